@@ -26,6 +26,7 @@ from omegaconf import OmegaConf
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
+from fedpriv.data.table.read import given_frame
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
@@ -103,11 +104,18 @@ class Federated:
     silos: Sequence[tuple[Records, np.ndarray]]
 
 
-def run(*words: str, folder: str | Path | None = None) -> Runs:
+def run(*words: str, folder: str | Path | None = None, frame: pd.DataFrame | None = None) -> Runs:
     """Train, or continue a run with `resume=folder` among the words.
 
     folder: where results go; None: the folder that the command would use.
+    frame: the table of `data=table`, in place of data.path. It stays in memory: a run that is
+        resumed needs it again.
     """
+    with given_frame(frame):
+        return _run(words, folder)
+
+
+def _run(words: Sequence[str], folder: str | Path | None) -> Runs:
     line = CommandLine.parse(list(words))
     jobs = compose_jobs(line, conf_dir())
     if len(jobs) > 1 or line.multirun:
@@ -123,12 +131,24 @@ def run(*words: str, folder: str | Path | None = None) -> Runs:
     return load(path)
 
 
-def sweep(*words: str, folder: str | Path | None = None, at_once: int = 64) -> Runs:
+def sweep(
+    *words: str,
+    folder: str | Path | None = None,
+    at_once: int = 64,
+    frame: pd.DataFrame | None = None,
+) -> Runs:
     """Run every combination of the words' values, side by side in this process (see
     `fedpriv.sweeps.side_by_side`). Runs that `folder` has finished are not repeated.
 
+    frame: as in `run`.
+
     Raises FedprivError at the end when runs have failed, naming them.
     """
+    with given_frame(frame):
+        return _sweep(words, folder, at_once)
+
+
+def _sweep(words: Sequence[str], folder: str | Path | None, at_once: int) -> Runs:
     own = [] if folder is None else [f"hydra.sweep.dir='{folder}'"]
     line = CommandLine.parse(["-m", *words, *own])
     configs = compose_jobs(line, conf_dir())
@@ -148,9 +168,17 @@ def load(*folders: str | Path | Iterable[str | Path]) -> Runs:
     return Runs(find_runs(roots, LOGGER.info))
 
 
-def epsilon(*words: str) -> pd.DataFrame:
+def epsilon(*words: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row for each job, round (1, 10, 100, ..., the last), observer and method. Swept keys are
-    columns. Needs no training and no torch, and data for few methods only."""
+    columns. Needs no training and no torch, and data for few methods only.
+
+    frame: as in `run`; a schema file needs none.
+    """
+    with given_frame(frame):
+        return _epsilon(words)
+
+
+def _epsilon(words: Sequence[str]) -> pd.DataFrame:
     rows = []
     for config in compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()):
         exp = build(config)
@@ -166,10 +194,14 @@ def epsilon(*words: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def federation(*words: str) -> Federated:
+def federation(*words: str, frame: pd.DataFrame | None = None) -> Federated:
     """The records of the data set, allocated to users and silos as in a run. Reads data, but needs
-    no torch."""
-    corpus, allocation, sizes = allocate(one_experiment(*words))
+    no torch.
+
+    frame: as in `run`.
+    """
+    with given_frame(frame):
+        corpus, allocation, sizes = allocate(one_experiment(*words))
     silos = []
     for number in range(sizes.n_silos):
         rows = np.flatnonzero((allocation.silo == number) & allocation.trains)

@@ -27,6 +27,8 @@ COMMANDS = {
     "help": "fedpriv.cli:show_help",
     "epsilon": "fedpriv.commands:epsilon",
     "allocation": "fedpriv.commands:allocation",
+    "data": "fedpriv.commands:data",
+    "init": "fedpriv.projects.command:main",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
@@ -34,7 +36,7 @@ COMMANDS = {
     "certify": "fedpriv.claims.command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "reproduce", "certify")
+OWN_HELP = ("figure", "table", "reproduce", "certify", "init")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""

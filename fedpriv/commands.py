@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fedpriv.data.allocation_report import draw, table
 from fedpriv.errors import ConfigError, FedprivError, complain
-from fedpriv.runs import epsilon_forecast
+from fedpriv.runs import data_command, epsilon_forecast
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
@@ -162,6 +162,12 @@ def _remove_unstarted(folder: Path, existing: Path) -> None:
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the settings, without training."""
     epsilon_forecast.show(args)
+
+
+@one_line_errors()
+def data(args: list[str]) -> None:
+    """Print how records are read, who the users are, and what is private about each step."""
+    data_command.show(args)
 
 
 @one_line_errors()

@@ -66,6 +66,8 @@ BAD_SETTINGS = [
     (["foo=["], ["foo=["]),
     (["seed.a.b=1"], ["seed.a"]),
     (["data=tcgabrca"], ["data=tcgabrca", "tcga_brca"]),
+    (["data=/tmp/x.csv"], ["data=/tmp/x.csv: data=table data.path=/tmp/x.csv data.label="]),
+    (["data=visits.parquet"], ["data=visits.parquet: data=table data.path=visits.parquet"]),
     (["epsilons"], ["epsilons", "did you mean epsilon?"]),
     (["lr=0.1"], ["lr", "algo.local_lr"]),
     (["--config-name=other"], ["--config-name"]),

@@ -74,7 +74,7 @@ class CanaryData(DataSet):
     task = CanaryLoss()
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.records.x.shape[1:]
 
     def load(self, streams: Streams) -> Corpus:

@@ -14,11 +14,11 @@ import numpy as np
 
 from fedpriv.data import dealing, known_users
 from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import count_users
 from fedpriv.data.stability import (
     LOADED,
     OF_EACH_USER,
     OWN_USERS,
-    READING,
     UNSTATED,
     Stability,
 )
@@ -117,21 +117,25 @@ class Allocator(ABC):
     def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
         """Owner of each record according to the data set, (n,) int64; if it names no owners, each
         record is its own user. Raises ConfigError if the number of users is not `n_users`."""
-        user = np.arange(len(records)) if records.user is None else records.user
-        n_users = int(user.max()) + 1
-        allowed = f"{n_users}, the number of users in the training records of {type(data).__name__}"
+        n_users = count_users(records)
+        whose = "on the public list" if records.n_users is not None else "in the training records"
+        allowed = f"{n_users}, the number of users {whose} of {type(data).__name__}, or null"
         require(self.n_users == n_users, "allocator.n_users", self.n_users, allowed)
-        return user
+        return np.arange(len(records)) if records.user is None else records.user
 
 
 @dataclass(frozen=True)
 class Natural(Allocator):
     """The data set's own silos and users. Nothing is random, and `n_users` must be the number of
-    users in the data set."""
+    users in the data set; in a yaml or on the command line, null stands for it."""
 
     def check(self, data: DataSet) -> None:
         super().check(data)
         name = type(data).__name__
+        homeless = data.natural_users and data.natural_silos is None
+        require(
+            not homeless, "allocator", "natural", f"by_user, because {name} does not name silos"
+        )
         owned = data.natural_silos is not None and data.natural_users
         require(
             owned,
@@ -142,7 +146,7 @@ class Natural(Allocator):
         require_single_records("natural", data)
 
     def stability(self, data: DataSet) -> Stability:
-        return Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        return known_stability(data)
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
@@ -155,9 +159,9 @@ class Natural(Allocator):
 @dataclass(frozen=True)
 class ByUser(Allocator):
     """The data set's own users, each assigned to one random silo. The silos' numbers of users
-    differ by at most one.
+    differ by at most one; users with names go to a silo by the coin of their name.
 
-    `n_users` must be the number of users in the data set.
+    `n_users` must be the number of users in the data set; null stands for it.
 
     local_test: share of each user's records, rounded up, that becomes the user's local test split;
         at least one record trains. A user's split does not depend on other users.
@@ -185,7 +189,7 @@ class ByUser(Allocator):
         require_single_records("by_user", data)
 
     def stability(self, data: DataSet) -> Stability:
-        chain = Stability(LOADED, before=(READING,)).then(OWN_USERS)
+        chain = known_stability(data)
         return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
@@ -193,11 +197,27 @@ class ByUser(Allocator):
         named = records.silo is None
         require(named, "allocator", "by_user", sit_in_silos(type(data).__name__))
         user = self._known_users(records, data)
-        home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator("silos of users"))
-        trains = dealing.hold_out_of_each(
-            user, self.local_test, lambda u: streams.generator("local test", party=f"user{u}")
-        )
+        names = records.user_names
+        purpose = "silos of users"
+        if names is None:
+            home = dealing.deal_equally(self.n_users, self.n_silos, streams.generator(purpose))
+        else:
+            home = (streams.named_coins(purpose, names) * self.n_silos).astype(np.int64)
+
+        def own(user: int) -> np.random.Generator:
+            party = f"user{user}" if names is None else f"user {names[user]}"
+            return streams.generator("local test", party=party)
+
+        trains = dealing.hold_out_of_each(user, self.local_test, own)
         return self._filled(self._allocation(user, home[user], trains, data))
+
+
+def known_stability(data: DataSet) -> Stability:
+    """The chain of an allocator that keeps the users of the data set: it starts at the loaded
+    records, and says who a user is and what was read off the records before."""
+    given = tuple(f"taken as given: {text}" for text in data.read_without_noise)
+    start = "; ".join((LOADED, *([data.user_is] if data.user_is else []), *given))
+    return Stability(start, before=(data.reading,)).then(OWN_USERS)
 
 
 def sit_in_silos(name: str) -> str:

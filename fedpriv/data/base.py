@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.data.stability import READING, Stage
 from fedpriv.models.tasks import Task
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ class Records:
     user: (n,) int64 owner of each record, None if the data set has no users.
     number: (n,) int64 different numbers that name the records' random draws, ascending; None: their
         rows. Where a record is absent, all others keep their numbers.
+    n_users: number of users on the public list, of whom some may own none of these records; None:
+        the largest number in `user`, and one.
+    user_names: a text for each number in `user`, from which the user's own draws come. Where a user
+        is absent, all others keep their names, but not their numbers. None: draws come from the
+        numbers.
     """
 
     x: np.ndarray
@@ -36,6 +42,8 @@ class Records:
     silo: np.ndarray | None = None
     user: np.ndarray | None = None
     number: np.ndarray | None = None
+    n_users: int | None = None
+    user_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -47,10 +55,13 @@ class Corpus:
 
     train: training records, which the allocator assigns to users and silos.
     test: central test records.
+    notes: what the person who runs it should know of how the records were read, a line each. It
+        may contain private numbers.
     """
 
     train: Records
     test: Records
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -77,23 +88,60 @@ class DataSet(ABC):
 
     root: str | None = None
 
-    # Known without reading anything, so that queries and epsilons need no data. Subclasses set
-    # them.
-    shape: ClassVar[tuple[int, ...]] = ()
-    """Shape of one record's features, (30,) or (1, 28, 28)."""
-    outputs: ClassVar[int] = 0
-    """Width of the model's output: number of classes, or 1 for a logit or a risk score."""
-    task: ClassVar[Task]
-    """Loss and metrics."""
-    natural_silos: ClassVar[int | None] = None
-    """Number of silos that the data set carries, or None if the allocator makes them."""
-    natural_users: ClassVar[bool] = False
-    """Whether the owner of every record is known (for example one record per patient)."""
-    text: ClassVar[bool] = False
-    """Whether features are characters, given by integers without an order."""
-    records_per_draw: ClassVar[int] = 1
-    """A user's records in a silo come in groups of this size (2 for Cox losses, which need
-    pairs)."""
+    # Known before records are read, so that queries and epsilons need none. Most data sets set them
+    # as class attributes; one that a file declares (`fedpriv.data.table`) computes them.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one record's features, (30,) or (1, 28, 28)."""
+        return ()
+
+    @property
+    def outputs(self) -> int:
+        """Width of the model's output: number of classes, or 1 for a logit or a risk score."""
+        return 0
+
+    @property
+    @abstractmethod
+    def task(self) -> Task:
+        """Loss and metrics."""
+
+    @property
+    def natural_silos(self) -> int | None:
+        """Number of silos that the data set carries, or None if the allocator makes them."""
+        return None
+
+    @property
+    def natural_users(self) -> bool:
+        """Whether the owner of every record is known (for example one record per patient)."""
+        return False
+
+    @property
+    def text(self) -> bool:
+        """Whether features are characters, given by integers without an order."""
+        return False
+
+    @property
+    def records_per_draw(self) -> int:
+        """A user's records in a silo come in groups of this size (2 for Cox losses, which need
+        pairs)."""
+        return 1
+
+    @property
+    def user_is(self) -> str:
+        """What one user stands for, where a reader of an epsilon has to know it; else empty."""
+        return ""
+
+    @property
+    def reading(self) -> Stage:
+        """How far apart neighbouring files are after they are read, split and scaled."""
+        return READING
+
+    def public_users(self, streams: Streams) -> int:
+        """Number of users on the public list: what `n_users: null` stands for. Reads the records,
+        unless a data set knows it before."""
+        corpus = self.load(streams)
+        return count_users(corpus.train)
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -107,10 +155,41 @@ class DataSet(ABC):
         has to say so."""
         return not self.natural_users
 
+    @property
+    def private_test(self) -> bool:
+        """Whether the test records are of persons too, so that metrics on them are not public."""
+        return False
+
+    @property
+    def numbers_are_public(self) -> bool:
+        """Whether the number of a user is public knowledge, so that settings may name users by it.
+        It is not if it depends on who else is in the file."""
+        return True
+
+    @property
+    def read_without_noise(self) -> tuple[str, ...]:
+        """What was read off the records without noise and enters the model, in lines for a person:
+        scales or lists of categories, for example. An epsilon takes it as given, so a model with
+        such lines is not private. A data set that everybody has may leave it empty."""
+        return ()
+
+    @property
+    def description(self) -> tuple[str, ...]:
+        """How the records are read, in lines for a person."""
+        return ()
+
     @abstractmethod
     def load(self, streams: Streams) -> Corpus:
         """Read, check, split and preprocess the records. Raises DataError with one line that names
         the file."""
+
+
+def count_users(records: Records) -> int:
+    """Number of users on the public list, or else of those who own records; without known users
+    each record has its own."""
+    if records.n_users is not None:
+        return records.n_users
+    return len(records) if records.user is None else int(records.user.max()) + 1
 
 
 def pool(

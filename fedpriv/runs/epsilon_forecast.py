@@ -170,7 +170,7 @@ def show(args: list[str]) -> None:
             console.print(CHARGED_TWICE.format(sum(repeated.values())))
         for row in {(row.observer, row.unit): row for row in rows}.values():
             console.print(f"{row.observer}, {row.unit}: {'; '.join(row.assumptions)}")
-        for text in exp.allocator.not_covered:
+        for text in (*exp.data.not_covered, *exp.allocator.not_covered):
             console.print(f"not covered: {text}")
         if exp.accountant.budget is not None:
             console.print("\n".join(calibrations(forecast, exp.accountant.budget)))

@@ -28,13 +28,14 @@ class Label:
 FREE = Label(RELEASED)
 PAID = Label(CHARGED)
 TRAINING = Label(DIAGNOSTIC, "training records")
+PERSONS = Label(DIAGNOSTIC, "test records of persons")
 HELD_BACK = Label(DIAGNOSTIC, "records that are held back from users who train")
 UNCERTIFIED = Label(DIAGNOSTIC, "a model without a certificate")
 NOT_RELEASED = Label(DIAGNOSTIC, "models that silos keep")
 CLOCK = Label(DIAGNOSTIC, "times and failures of the parties")
 UNKNOWN = Label(DIAGNOSTIC, "unknown records")
 
-TEST_METRICS = ("loss", "accuracy", "balanced_accuracy", "error", "c_index")
+TEST_METRICS = ("loss", "accuracy", "balanced_accuracy", "error", "c_index", "r2", "rmse")
 """Metrics of the released model on the central test records."""
 LOCAL = "local_"
 """Metrics on records that silos hold back begin so."""
@@ -48,7 +49,13 @@ the state between two rounds."""
 
 
 def metric_label(
-    name: str, *, main: str, disjoint: bool, certified: bool, kept: bool = False
+    name: str,
+    *,
+    main: str,
+    disjoint: bool,
+    certified: bool,
+    kept: bool = False,
+    private: bool = False,
 ) -> Label:
     """The label of a column of metrics.csv.
 
@@ -56,6 +63,7 @@ def metric_label(
     disjoint: whether the test records belong to nobody who trains.
     certified: whether the released model has a certificate.
     kept: whether another model is evaluated, made of what silos remember.
+    private: whether the test records are of persons who may not want to be in a public test set.
     """
     if name == "round":
         return FREE
@@ -69,6 +77,8 @@ def metric_label(
         return UNCERTIFIED
     if kept:
         return NOT_RELEASED
+    if private:
+        return PERSONS
     return FREE if disjoint else HELD_BACK
 
 
@@ -120,7 +130,7 @@ FILES: dict[str, Label] = {
     "config.yaml": FREE,
     "roster.csv": FREE,
     "model.safetensors": PAID,
-    "run.log": CLOCK,
+    "run.log": Label(DIAGNOSTIC, "times, failures and how records were read"),
     "checkpoint.safetensors": Label(
         DIAGNOSTIC, "the parties' memories, in which contributions may be raw"
     ),
@@ -132,18 +142,19 @@ Labels = dict[str, str | dict[str, str]]
 """Labels by file, and by column or key where the file has some."""
 
 
-def run_labels(*, main: str, disjoint: bool, certified: bool, kept: bool = False) -> Labels:
+def run_labels(
+    *, main: str, disjoint: bool, certified: bool, kept: bool = False, private: bool = False
+) -> Labels:
     """The label of every file of a run, and of every column and key of its tables, as status.json
     has them. The arguments are those of `metric_label`."""
     metrics = ("round", *dict.fromkeys((main, *TEST_METRICS)), f"{LOCAL}{main}", *ON_TRAINING)
-    labels: Labels = {
-        "metrics.csv": {
-            name: str(
-                metric_label(name, main=main, disjoint=disjoint, certified=certified, kept=kept)
-            )
-            for name in metrics
-        }
+    found = {
+        name: metric_label(
+            name, main=main, disjoint=disjoint, certified=certified, kept=kept, private=private
+        )
+        for name in metrics
     }
+    labels: Labels = {"metrics.csv": {name: str(label) for name, label in found.items()}}
     for table, columns in TABLES.items():
         labels[table] = {name: str(label) for name, label in columns.items()}
     for file, label in FILES.items():

@@ -133,8 +133,8 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
 
 def _is_private(experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow]) -> bool:
     """Whether the released model has a certificate: system randomness, bounded contributions,
-    a finite epsilon that rests on more than the author's word, and no invented users if it
-    speaks of users.
+    a finite epsilon that rests on more than the author's word, no invented users if it speaks of
+    users, and nothing in the model that was read off the records without noise.
 
     rows: the epsilon rows of the last round.
     """
@@ -143,7 +143,8 @@ def _is_private(experiment: Experiment, prepared: PreparedRun, rows: list[Epsilo
     released = [row for row in rows if row.observer == RELEASED_MODEL]
     finite = any(math.isfinite(row.certified) and row.status != DECLARED for row in released)
     real = not experiment.allocator.invents_users or all(row.unit != "user" for row in released)
-    return experiment.options.system and clips and finite and real
+    noised = not experiment.data.read_without_noise
+    return experiment.options.system and clips and finite and real and noised
 
 
 @dataclass
@@ -177,6 +178,8 @@ class _TrainingLoop:
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
         with Progress(rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
+            for note in prepared.notes:
+                progress.say(f"data: {note}")
             if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):
                 progress.expect(estimate)
             while number < rounds:

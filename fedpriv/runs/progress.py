@@ -171,4 +171,6 @@ def summary(
             "Simulation: noise comes from a seed, so this model is NOT private "
             "(use randomness=system)."
         )
+    for text in experiment.data.read_without_noise:
+        console.print(f"NOT private: {text}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"Results: {folder}", soft_wrap=True)

@@ -231,6 +231,7 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
         certified=any(leaves([(event.certified, 1)]) is not None for event in released),
         kept=own and any(query.stateful for query in queries),
+        private=experiment.data.private_test,
     )
 
 

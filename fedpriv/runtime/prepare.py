@@ -118,6 +118,7 @@ def prepare(
         silo_states=remembered,
         aborted=None if failed is None else (int(failed[0]), int(failed[1])),
         failures=0 if failed is None else int(failed[2]),
+        notes=(*exp.data.description, *corpus.notes),
     )
     try:
         try:

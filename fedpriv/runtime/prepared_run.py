@@ -96,6 +96,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     failures: number of queries in a row without a sum.
     absent: silos that no longer answer; the run continues without them.
     set_ups: number of set-ups so far.
+    notes: how the records were read, in lines for the person who runs it.
     """
 
     settings: RunSettings
@@ -117,6 +118,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     failures: int = 0
     absent: frozenset[str] = frozenset()
     set_ups: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def algo(self) -> Algorithm:

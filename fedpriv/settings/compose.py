@@ -29,6 +29,8 @@ from fedpriv.settings.help import conf_dir, near
 from fedpriv.settings.sweep_composer import Composer
 
 TRUST_CODE = "--trust-code"
+TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
+"""Ends of names that stand for a file of the user's where a data set is expected."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,12 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except MissingConfigException as error:
-        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        missing = str(error.missing_cfg_file)
+        if missing.startswith("data/") and missing.lower().endswith(TABLE_FILES):
+            path = missing.removeprefix("data/")
+            own = f"data=table data.path={path} data.label=... data.user=... reads a table"
+            raise ConfigError("data", path, own) from error
+        group, _, name = missing.rpartition("/")
         options = [str(option) for option in error.options or []]
         allowed = f"allowed: {', '.join(options)}" if options else "no such configuration file"
         hint = near(name, options)

@@ -47,8 +47,8 @@ from fedpriv.util.streams import Streams
 class Preset:
     """Default settings of a data set. Allocators and algorithms read them by interpolation."""
 
-    n_users: int
-    n_silos: int
+    n_users: int | None
+    n_silos: int | None
     local_epochs: int
     batch_size: int
     local_lr: float
@@ -148,6 +148,9 @@ class Experiment:
             f"a network without batch statistics: {type(self.algo).__name__} bounds users or "
             "records",
         )
+        groups = [group.name for group in self.algo.contributors.groups]
+        known = f"null, because a user's number in {type(self.data).__name__} depends on others"
+        require(self.data.numbers_are_public or not groups, "algo.budgets", groups, known)
         budget = self.accountant.budget
         each = "null, because each group of users has its own (algo.budgets)"
         single = budget is None or not self.algo.budget_limits
@@ -236,10 +239,12 @@ def build_resolved(
         raise unknown_key(key, [*GROUPS, *names])
     typed(Preset, plain.get("preset", {}), "preset")
     options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
-    components = {
-        name: _component(plain.get(name), base, name, trust_code=trust_code)
-        for name, base in GROUPS.items()
-    }
+    components: dict[str, Any] = {}
+    for name, base in GROUPS.items():
+        node = plain.get(name)
+        if name == "allocator" and isinstance(node, dict):
+            node = with_public_numbers(node, components["data"], options)
+        components[name] = _component(node, base, name, trust_code=trust_code)
     if not trust_code:
         _require_no_address("engine", components["engine"])
         _require_no_address("tracker", components["tracker"])
@@ -248,6 +253,24 @@ def build_resolved(
         plan = experiment.planner.draft(experiment.federation)
         require_effect(words, idle_keys(experiment.algo, experiment.mechanism, plan, plain))
     return experiment
+
+
+def with_public_numbers(
+    allocator: dict[str, Any], data: DataSet, options: RunOptions
+) -> dict[str, Any]:
+    """The keys of an allocator, in which null stands for the data set's own number of users or
+    silos. Raises ConfigError where the data set has no users or silos of its own."""
+    filled = dict(allocator)
+    name = type(data).__name__
+    if "n_silos" in filled and filled["n_silos"] is None:
+        allowed = f"a number, because {name} does not name silos"
+        require(data.natural_silos is not None, "allocator.n_silos", "null", allowed)
+        filled["n_silos"] = data.natural_silos
+    if "n_users" in filled and filled["n_users"] is None:
+        allowed = f"a number, because {name} does not name its users"
+        require(data.natural_users, "allocator.n_users", "null", allowed)
+        filled["n_users"] = data.public_users(Streams(options.seed, system=options.system))
+    return filled
 
 
 def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:

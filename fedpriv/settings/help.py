@@ -12,6 +12,9 @@ fedpriv: private federated learning, with a proven epsilon beside every claimed 
 
 fedpriv [run] [key=value ...]        train; write metrics, epsilons and the model to outputs/
 fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
+fedpriv init folder                  a small project to start from: settings, a table, a README
+fedpriv data [key=value ...]         how records are read, and what is private about it;
+                                     --out writes the schema of a table
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round

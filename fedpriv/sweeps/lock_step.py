@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -67,7 +69,8 @@ class _Runner:
     def go_on(self) -> None:
         """Let the job run until it asks for work or ends."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
+            run = partial(copy_context().run, self._run)  # a data frame is given by the context
+            self._thread = threading.Thread(target=run, daemon=True)
             self._thread.start()
         self._turn.release()
         self._back.acquire()

@@ -117,7 +117,8 @@ class RandomNumber:
         key = "hydra.sweeper.metric"
         require(same or self.metric is not None, key, "null", "a metric that all settings have")
         metric = self.metric or main
-        label = metric_label(metric, main=main, disjoint=True, certified=True)
+        private = any(exp.data.private_test for exp in experiments)
+        label = metric_label(metric, main=main, disjoint=True, certified=True, private=private)
         allowed = f"a metric of the released model on test records, such as {main}"
         require(label.name == RELEASED, key, metric, allowed)
         return metric

@@ -30,7 +30,7 @@ import numpy as np
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet, Records
-from fedpriv.data.stability import ADD_REMOVE, READING
+from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.experiments import with_training_records
 from fedpriv.util.streams import Streams
@@ -65,7 +65,8 @@ class File:
     @property
     def drawn(self) -> bool:
         """Whether owners are drawn, so that neighbours are defined behind the draw."""
-        return any(stage is not READING for stage in self.owners.stability.before)
+        reading = self.exp.data.reading
+        return any(stage != reading for stage in self.owners.stability.before)
 
     def units(self, unit: str) -> list[np.ndarray]:
         """The rows of each unit: of every user with records, or of every single record."""
@@ -117,7 +118,7 @@ class File:
 
 def _some(records: Records, rows: np.ndarray) -> Records:
     def some(values: Any) -> Any:
-        return None if values is None else values[rows]
+        return values[rows] if isinstance(values, np.ndarray) else values
 
     return Records(*(some(getattr(records, field.name)) for field in fields(records)))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,16 @@ class Streams:
             return numbers
 
         return coins
+
+    def named_coins(self, purpose: str, names: Iterable[str]) -> np.ndarray:
+        """A uniform number from [0, 1) for each name, (k,) float64. It depends on the seed, the
+        purpose and this name only, so that no other name moves it."""
+        head = f"fedpriv/{self.seed}/{SETUP}/coin of a name/{purpose}/".encode()
+        found = [
+            int.from_bytes(hashlib.blake2b(head + name.encode(), digest_size=8).digest(), "little")
+            for name in names
+        ]
+        return np.asarray((np.array(found, dtype=np.uint64) >> np.uint64(11)) * 2.0**-53)
 
     def secret(
         self, purpose: str, round: int, party: str = ""

@@ -73,7 +73,7 @@ def accepted():
         for name in ALLOCATORS:
             for n_users in (10, 40) if name not in OWN_USERS else (None,):
                 try:
-                    make(name, n_users or 40, cls.natural_silos or 3).check(cls())
+                    make(name, n_users or 40, cls().natural_silos or 3).check(cls())
                 except ConfigError:
                     continue
                 yield pytest.param(
@@ -95,7 +95,7 @@ def case(request, loaded):
     cls, name, n_users = request.param
     records = loaded[cls]
     known = len(records) if records.user is None else int(records.user.max()) + 1
-    allocator = make(name, n_users or known, cls.natural_silos or 3)
+    allocator = make(name, n_users or known, cls().natural_silos or 3)
     return name, cls(), records, allocator, allocator.allocate(records, cls(), Streams(0))
 
 

@@ -31,7 +31,8 @@ def test_data_keys(file):
         "silo_epochs",
         "invent_users",
     }  # the others have defaults
-    assert cls.natural_silos in (None, config.preset.n_silos)
+    if not isinstance(cls.natural_silos, property):  # a table's silos are read off its schema
+        assert cls.natural_silos in (None, config.preset.n_silos)
     assert config.rounds >= 1
 
 

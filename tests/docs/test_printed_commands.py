@@ -22,6 +22,7 @@ from fedpriv.audit import one_run
 from fedpriv.audit.audit import Effort
 from fedpriv.cli import COMMANDS
 from fedpriv.papers import reproduce
+from fedpriv.projects.patients import csv_text
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
@@ -129,6 +130,7 @@ def world(tmp_path, monkeypatch, small_root, finished):
     (tmp_path / "small").symlink_to(small_root)
     case = ROOT / "docs" / "court" / "cases" / "dp_fl_simple_composition.yaml"
     shutil.copy(case, tmp_path / "claim.yaml")
+    (tmp_path / "visits.csv").write_text(csv_text())
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "pyproject.toml").write_text("")
     monkeypatch.setenv("FEDPRIV_DATA", small_root)

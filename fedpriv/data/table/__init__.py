@@ -1,0 +1,1 @@
+"""Own tables: CSV, Parquet and data frames, without Python."""

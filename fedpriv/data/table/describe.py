@@ -1,0 +1,180 @@
+"""A table in words: what was decided about each column, who counts as a user, what is private."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedpriv.data.base import Records
+from fedpriv.data.table.schema import Category, Schema
+
+IDENTIFIER = re.compile(
+    r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
+    re.IGNORECASE,
+)
+"""Names of columns that name persons or visits."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The settings of a table that decide what is private about it, as in `Table`."""
+
+    schema: str | None
+    user_scope: str
+    similar_ids: str
+    missing: str
+    incomplete: str
+    outside: str
+    test: str | None
+    test_share: float
+    split: str
+
+
+def user_is(schema: Schema, scope: str) -> str:
+    """Who one user is, for the assumptions of an epsilon."""
+    if schema.user is None:
+        return (
+            "every row is taken as another person: a person with several rows is not protected as "
+            "a whole"
+        )
+    where = f"in one silo of column {schema.silo}" if scope == "silo" else "in the whole table"
+    return (
+        f"a user is one value of column {schema.user} {where}: a person with two values counts as "
+        "two users, and two persons with one value are not protected each alone"
+    )
+
+
+def looks_at_all(schema: Schema) -> list[str]:
+    """Steps of reading that look at all records, each in one line."""
+    reasons = []
+    if not schema.public:
+        reasons.append(
+            "columns, categories, classes, ranges of labels and the numbers of users and silos "
+            "were read off the records without noise (data.schema with public: true says them)"
+        )
+    if schema.unscaled:
+        reasons.append(
+            f"{_some(schema.unscaled)}: scaled by the exact mean and deviation of the training "
+            "records (a range in data.schema scales by public numbers)"
+        )
+    return reasons
+
+
+def not_covered(schema: Schema, table: Choices) -> tuple[str, ...]:
+    """What no epsilon of a run on this table covers."""
+    found = looks_at_all(schema)
+    if table.test is None and table.split == "record":
+        found.append("data.split=record: a person may have training and test records")
+    found.append(
+        "test records belong to persons too: the metrics on them are exact, and no epsilon covers "
+        "persons in the test part"
+    )
+    if table.similar_ids == "merge":
+        found.append(
+            "data.similar_ids=merge: two persons whose names are alike count as one user, and an "
+            "epsilon of a user does not cover each alone"
+        )
+    if table.similar_ids == "keep":
+        found.append(
+            "data.similar_ids=keep: a person whose name is written in two ways counts as two users"
+        )
+    if table.user_scope == "silo":
+        found.append(
+            "data.user_scope=silo: a person in two silos counts as two users, and an epsilon of a "
+            "user covers the two only one by one"
+        )
+    if schema.user is None:
+        found.append("data.one_row_per_user=true: " + user_is(schema, table.user_scope))
+    if table.missing == "drop" or table.incomplete == "drop":
+        found.append("rows with missing values are left out, and their number is not protected")
+    return tuple(found)
+
+
+def lines(schema: Schema, table: Choices) -> Iterator[str]:
+    """The schema for a person: a line for each column and each decision."""
+    source = "declared by the schema file" if table.schema else "read off the records"
+    yield f"columns: {source}"
+    label = schema.label
+    if label.classes:
+        yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
+    elif label.time is not None:
+        assert label.range is not None
+        yield (
+            f"label {label.column}: survival, time in column {label.time} up to {label.range[1]:g}"
+        )
+    else:
+        assert label.range is not None
+        low, high = label.range
+        yield f"label {label.column}: regression, from {low:g} to {high:g}"
+    for feature in schema.features:
+        if isinstance(feature, Category):
+            yield f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
+        elif feature.range is None:
+            yield f"feature {feature.name}: number, scaled by the training records"
+        else:
+            low, high = feature.range
+            yield f"feature {feature.name}: number, {low:g} to {high:g} become -1 to 1"
+    for name in schema.unused:
+        yield f"column {name}: left out"
+    counted = "on the public list" if table.schema else "named in the records"
+    yield f"users: {schema.n_users} {counted}; {user_is(schema, table.user_scope)}"
+    if schema.silo is None:
+        yield "silos: none; allocator=by_user deals users to silos"
+    else:
+        yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
+    yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
+    yield f"missing features: {table.missing}; rows without label, user or silo: {table.incomplete}"
+    yield f"values outside public lists and ranges: {table.outside}"
+    if table.test is not None:
+        yield f"test records: {table.test}"
+    else:
+        yield f"test records: a share {table.test_share:g} by the coin of each {table.split}"
+
+
+def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str]:
+    """What became of the rows, and what looks odd in them. Private numbers."""
+    assert train.user is not None
+    per_user = np.bincount(train.user, minlength=schema.n_users)
+    owning = per_user[per_user > 0]
+    found = [
+        f"{rows} rows: {len(train)} training and {len(test)} test records; {len(owning)} of "
+        f"{schema.n_users} users have training records, at most {per_user.max()}, "
+        f"median {np.median(owning):g}"
+    ]
+    if per_user.max() > max(50, 20 * np.median(owning)):
+        found.append(
+            f"one user has {per_user.max()} training records: does the name stand for nobody in "
+            "particular?"
+        )
+    found += [
+        f"column {one.name} is a feature, but its name is that of an identifier: data.drop leaves "
+        "it out"
+        for one in schema.features
+        if IDENTIFIER.search(one.name)
+    ]
+    constant = [
+        name
+        for name, column in zip(_feature_names(schema), train.x.T)
+        if (column == column[0]).all()
+    ]
+    if constant:
+        found.append(f"the same in every training record: {_some(constant)}")
+    return found
+
+
+def _feature_names(schema: Schema) -> list[str]:
+    names = []
+    for feature in schema.features:
+        if isinstance(feature, Category):
+            names += [f"{feature.name}={value}" for value in feature.values]
+        else:
+            names.append(feature.name)
+    return names
+
+
+def _some(names: tuple[str, ...] | list[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

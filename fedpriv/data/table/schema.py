@@ -1,0 +1,309 @@
+"""What a table declares before a record is read: columns, label, users and silos.
+
+A schema file holds it as plain YAML. Whoever writes it by hand, from public knowledge, needs no
+record for an epsilon, and what it lists is public. Without a file it is read off the records
+(`fedpriv.data.table.infer`), and no epsilon covers what it then tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedpriv.errors import DataError
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_yaml
+
+VERSION = "fedpriv table 1"
+REGRESSION, CLASSIFICATION, SURVIVAL = PROBLEMS = ("regression", "classification", "survival")
+
+MOST_FEATURES = 10_000
+"""Limit of features after one-hot encoding."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers.
+
+    name: of the column.
+    range: public bounds, which become -1 and 1; None: the column is standardised by the mean and
+        the deviation of the training records.
+    """
+
+    name: str
+    range: tuple[float, float] | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of features that it becomes."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories, one feature for each.
+
+    name: of the column.
+    values: all categories, as texts.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of features that it becomes."""
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Label:
+    """What is predicted.
+
+    column: of the label; for survival, of the event (0 or 1).
+    problem: one of `PROBLEMS`.
+    classes: for classification, all classes as texts, in the order of the model's outputs.
+    range: for regression, bounds of the label, which become -1 and 1; for survival, 0 and the
+        longest time, which becomes 1.
+    time: for survival, the column of the time to the event or to the end of the observation.
+    """
+
+    column: str
+    problem: str
+    classes: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
+    time: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it needs."""
+        return (self.column,) if self.time is None else (self.column, self.time)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table's declaration.
+
+    features: columns that become features, in the order of the features.
+    label: what is predicted.
+    n_users: number of users on the public list.
+    user: column that names a record's user; None: every row is another user.
+    silo: column that names a record's silo; None: the table has no silos.
+    silos: names of all silos.
+    unused: columns that are not read.
+    public: whether all of this is public knowledge; False: some of it was read off the records.
+    """
+
+    features: tuple[Number | Category, ...]
+    label: Label
+    n_users: int
+    user: str | None = None
+    silo: str | None = None
+    silos: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    public: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return sum(feature.width for feature in self.features)
+
+    @property
+    def outputs(self) -> int:
+        """Width of the model's output."""
+        return max(1, len(self.label.classes))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of the file."""
+        named = [name for name in (self.user, self.silo, *self.label.columns) if name is not None]
+        return (*named, *(feature.name for feature in self.features), *self.unused)
+
+    @property
+    def unscaled(self) -> tuple[str, ...]:
+        """Columns of numbers without public bounds."""
+        return tuple(
+            one.name for one in self.features if isinstance(one, Number) and one.range is None
+        )
+
+
+def write_schema(schema: Schema) -> str:
+    """The text of a schema file."""
+    head = (
+        "# Which columns a table has, and what is public about them. `fedpriv epsilon` needs this "
+        "file\n# only, and no record. Check every value: everything here is published. Give each "
+        "number a\n# range that does not come from the records, such as [0, 120] for an age. Then "
+        "write `public: true`.\n"
+    )
+    label = schema.label
+    tree: dict[str, Any] = {"schema": VERSION, "public": schema.public}
+    tree["user"] = {"column": schema.user, "number": schema.n_users}
+    if schema.silo is not None:
+        tree["silo"] = {"column": schema.silo, "names": list(schema.silos)}
+    tree["label"] = {"column": label.column, "problem": label.problem}
+    if label.classes:
+        tree["label"]["classes"] = list(label.classes)
+    if label.range is not None:
+        tree["label"]["range"] = list(label.range)
+    if label.time is not None:
+        tree["label"]["time"] = label.time
+    tree["features"] = {
+        one.name: (
+            {"values": list(one.values)}
+            if isinstance(one, Category)
+            else {"range": None if one.range is None else list(one.range)}
+        )
+        for one in schema.features
+    }
+    tree["unused"] = list(schema.unused)
+    return head + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def read_schema(path: Path, digest: str | None = None) -> Schema:
+    """The schema in a file. Raises DataError with one line that names the file and the key.
+
+    digest: SHA-256, hexadecimal, that the file must have; None: any.
+    """
+    try:
+        if digest is not None:
+            found = hashlib.sha256(read_bytes(path, SETTINGS_BYTES)).hexdigest()
+            if found != digest.lower():
+                raise DataError(
+                    f"{path}: its SHA-256 is {found}; data.schema_digest={digest:.80} allows no "
+                    "other file"
+                )
+        text = read_plain_yaml(path)
+        _refuse_twins(yaml.compose(text, Loader=yaml.SafeLoader))
+        tree = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DataError(f"{path}: not a readable schema: {reason}") from error
+    try:
+        return _parsed(tree)
+    except _SchemaError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _refuse_twins(node: yaml.Node | None) -> None:
+    """Raise ValueError for a key that a mapping has twice, of which YAML keeps the last."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [str(key.value) for key, _ in node.value]
+        twins = sorted({key for key in keys if keys.count(key) > 1})
+        if twins:
+            raise ValueError(f"it has the key {twins[0]:.60} twice")
+        for _, value in node.value:
+            _refuse_twins(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_twins(value)
+
+
+class _SchemaError(Exception):
+    """A key of a schema file with a value that is not allowed."""
+
+
+def _parsed(tree: Any) -> Schema:
+    known = {"schema", "public", "user", "silo", "label", "features", "unused"}
+    top = _mapping(tree, "the file", known)
+    _need(top.get("schema") == VERSION, "schema", top.get("schema"), f"{VERSION!r}")
+    user = _mapping(top.get("user"), "user", {"column", "number"})
+    number: Any = user.get("number")
+    whole = type(number) is int and 1 <= number <= 10**6
+    _need(whole, "user.number", number, "a whole number from 1 to 1000000")
+    silo = _mapping(top.get("silo", {}), "silo", {"column", "names"})
+    label = _label(_mapping(top.get("label"), "label", {f.name for f in fields(Label)}))
+    features = _mapping(top.get("features"), "features", None)
+    _need(bool(features), "features", {}, "at least one column")
+    public = top.get("public", False)
+    _need(type(public) is bool, "public", public, "true or false")
+    schema = Schema(
+        tuple(_feature(name, about) for name, about in features.items()),
+        label,
+        int(number),
+        user=None if user.get("column") is None else _text(user["column"], "user.column"),
+        silo=None if not silo else _text(silo.get("column"), "silo.column"),
+        silos=_texts(silo.get("names"), "silo.names", least=1) if silo else (),
+        unused=_texts(top.get("unused", []), "unused", least=0),
+        public=public,
+    )
+    names = schema.columns
+    twice = sorted({name for name in names if names.count(name) > 1})
+    _need(not twice, "columns", ", ".join(twice), "each column in one place")
+    _need(schema.width <= MOST_FEATURES, "features", schema.width, f"at most {MOST_FEATURES}")
+    return schema
+
+
+def _label(about: dict[str, Any]) -> Label:
+    problem = about.get("problem")
+    _need(problem in PROBLEMS, "label.problem", problem, ", ".join(PROBLEMS))
+    column = _text(about.get("column"), "label.column")
+    needed = {
+        REGRESSION: {"range"},
+        CLASSIFICATION: {"classes"},
+        SURVIVAL: {"range", "time"},
+    }[str(problem)]
+    for key in ("range", "classes", "time"):
+        given = about.get(key) is not None
+        allowed = "a value" if key in needed else f"nothing, because the problem is {problem}"
+        _need(given == (key in needed), f"label.{key}", about.get(key), allowed)
+    bounds = _range(about["range"], "label.range") if "range" in needed else None
+    _need(
+        problem != SURVIVAL or (bounds is not None and bounds[0] == 0),
+        "label.range",
+        about.get("range"),
+        "0 and the longest time",
+    )
+    classes = _texts(about["classes"], "label.classes", least=2) if "classes" in needed else ()
+    time = _text(about["time"], "label.time") if "time" in needed else None
+    return Label(column, str(problem), classes, bounds, time)
+
+
+def _feature(name: Any, about: Any) -> Number | Category:
+    column = _text(name, "features")
+    key = f"features.{column}"
+    given = _mapping(about, key, {"range", "values"})
+    _need(len(given) == 1, key, sorted(given), "either range or values")
+    if "values" in given:
+        return Category(column, _texts(given["values"], f"{key}.values", least=1))
+    bounds = given["range"]
+    return Number(column, None if bounds is None else _range(bounds, f"{key}.range"))
+
+
+def _range(value: Any, key: str) -> tuple[float, float]:
+    numbers = isinstance(value, list) and len(value) == 2
+    numbers = numbers and all(type(one) in (int, float) and math.isfinite(one) for one in value)
+    _need(numbers and value[0] < value[1], key, value, "two numbers, the smaller one first")
+    return float(value[0]), float(value[1])
+
+
+def _texts(value: Any, key: str, *, least: int) -> tuple[str, ...]:
+    _need(isinstance(value, list) and len(value) >= least, key, value, f"a list of {least} or more")
+    found = tuple(_text(one, key) for one in value)
+    twice = sorted({one for one in found if found.count(one) > 1})
+    _need(not twice, key, ", ".join(twice), "each value once")
+    return found
+
+
+def _text(value: Any, key: str) -> str:
+    """A text. Numbers and truth values must be quoted in the file: 1 and 1.0, yes and true would
+    otherwise become one."""
+    _need(isinstance(value, str) and bool(value), key, value, "a text, in quotes if it is a number")
+    return str(value)
+
+
+def _mapping(value: Any, key: str, known: set[str] | None) -> dict[str, Any]:
+    _need(isinstance(value, dict), key, value, "a mapping of keys to values")
+    unknown = [] if known is None else [str(one) for one in value if one not in known]
+    _need(
+        not unknown, key, ", ".join(unknown), f"no other keys than {', '.join(sorted(known or ()))}"
+    )
+    return dict(value)
+
+
+def _need(holds: bool, key: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise _SchemaError(f"{key}={value!s:.80}: allowed: {allowed}")

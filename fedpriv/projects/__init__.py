@@ -1,0 +1,1 @@
+"""Small projects to start from."""

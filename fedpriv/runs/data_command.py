@@ -1,0 +1,82 @@
+"""`fedpriv data`: how records are read, who the users are, and what is private about each step."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from rich.console import Console
+
+from fedpriv.data.base import DataSet
+from fedpriv.data.shared import load
+from fedpriv.data.stability import ADD_REMOVE
+from fedpriv.data.table.schema import write_schema
+from fedpriv.data.table.table import Table
+from fedpriv.errors import FedprivError
+from fedpriv.settings.compose import CommandLine, compose_jobs
+from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.help import conf_dir
+from fedpriv.util.durable_files import replace_file
+
+OUT = "--out"
+
+
+def show(args: list[str]) -> None:
+    """Print the data set of a command line. `--out file` also writes the schema of a table.
+
+    Raises FedprivError, after the lines that are known before records are read.
+    """
+    words, out = _split(args)
+    line = CommandLine.parse(words)
+    jobs = compose_jobs(line, conf_dir())
+    if len(jobs) > 1:
+        raise FedprivError("fedpriv data shows one data set; name one value of each key")
+    exp = build(jobs[0])
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    for text in lines(exp):
+        console.print(text)
+    if out is not None:
+        _write(exp.data, out)
+        console.print(f"schema: {out}; check it, and use it as data.schema={out}")
+    for note in load(exp.data, exp.streams).corpus.notes:
+        console.print(f"record: {note}")
+
+
+def lines(exp: Experiment) -> list[str]:
+    """What is known of the data before records are read, beside a schema's own reading."""
+    data = exp.data
+    shape = " x ".join(map(str, data.shape))
+    found = [f"{type(data).__name__}: features {shape}, outputs {data.outputs}"]
+    found += [f"metric: {data.task.metric}", *data.description]
+    found.append(f"allocation: {exp.allocator.n_users} users in {exp.allocator.n_silos} silos")
+    chain = exp.allocator.stability(data)
+    found += [f"assumed: {text}" for text in chain.assumptions]
+    for stage in (*chain.before, *chain.stages):
+        bound = stage.users
+        far = f"at most {bound.users:g} users differ" if not bound.why else bound.why
+        found.append(f"one user absent before, after {stage.name}: {far}")
+    whole = chain.from_file("user", ADD_REMOVE)
+    far = "one user stays one user" if math.isfinite(whole.users) else whole.why
+    found.append(f"from the file to the first event: {far}")
+    found += [f"not covered: {text}" for text in (*data.not_covered, *exp.allocator.not_covered)]
+    return found
+
+
+def _split(args: list[str]) -> tuple[list[str], Path | None]:
+    """The words without `--out file`, and the file."""
+    for place, word in enumerate(args):
+        if word.startswith(f"{OUT}="):
+            return [*args[:place], *args[place + 1 :]], Path(word.partition("=")[2])
+        if word == OUT:
+            if place + 1 == len(args):
+                raise FedprivError(f"{OUT}: the file of a schema")
+            return [*args[:place], *args[place + 2 :]], Path(args[place + 1])
+    return args, None
+
+
+def _write(data: DataSet, out: Path) -> None:
+    if not isinstance(data, Table):
+        raise FedprivError(f"{OUT}={out}: only data=table has a schema")
+    if out.exists():
+        raise FedprivError(f"{OUT}={out}: exists; name a new file")
+    replace_file(out, write_schema(data.declared).encode())

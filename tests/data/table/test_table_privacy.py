@@ -1,0 +1,199 @@
+"""What a private table tells besides the noised sums: nothing, if a public schema describes it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedpriv
+from fedpriv.data.stability import ADD_REMOVE
+from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
+from fedpriv.errors import ConfigError
+from fedpriv.testing import experiment
+
+PUBLIC = Schema(
+    features=(Number("age", (0, 120)), Number("dose", (0, 10)), Category("sex", ("f", "m"))),
+    label=Label("died", "classification", classes=("0", "1")),
+    n_users=40,
+    user="patient",
+    silo="hospital",
+    silos=("Ash", "Birch", "Cedar"),
+    unused=("remark",),
+    public=True,
+)
+HEAD = "patient,hospital,age,dose,sex,remark,died"
+ODD = [
+    "p03,Birch,31,,f,5,1",  # without it, no dose is known, and every remark is a number
+    "p03,Birch,32,7.25,m,five,0",
+    "P-11,Cedar,119,,m,6,1",
+    "p11 ,Cedar,44,,,6,1",
+]
+"""Users whose absence changes what the columns look like."""
+
+
+def rows():
+    """Two visits of each of 30 patients."""
+    rng = np.random.default_rng(0)
+    found = []
+    for number in range(30):
+        silo = PUBLIC.silos[number % 3]
+        for _ in range(2):
+            cells = (rng.integers(1, 100), "NA ", rng.choice(["f", "m"]), rng.integers(9))
+            age, dose, sex, remark = cells
+            found.append(f"x{number:02d},{silo},{age},{dose},{sex},{remark},{rng.integers(2)}")
+    return [*found[:17], *ODD, *found[17:]]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A function that writes a table and builds the experiment on it."""
+
+    def build(lines, *words, schema=PUBLIC):
+        (tmp_path / "visits.csv").write_text("\n".join([HEAD, *lines, ""]))
+        (tmp_path / "visits.yaml").write_text(write_schema(schema))
+        settings = ["data.path=visits.csv", "data.schema=visits.yaml", "data.missing=fill"]
+        return experiment("data=table", f"data.root={tmp_path}", *settings, *words)
+
+    return build
+
+
+WAYS = {
+    "natural": [],
+    "records split": ["data.split=record"],
+    "missing rows dropped": ["data.missing=drop"],
+    "in each silo another person": ["data.user_scope=silo"],
+    "values outside accepted": ["data.outside=accept"],
+    "names merged": ["data.similar_ids=merge"],
+    "users dealt": ["allocator=by_user", "allocator.n_silos=3", "allocator.local_test=0.4"],
+    "a row is a person": ["data.one_row_per_user=true"],
+}
+
+
+def fates(exp):
+    """What becomes of every record: features, label, part, silo and local test, with its user's
+    name, sorted."""
+    table = exp.data
+    corpus = table.load(exp.streams)
+    allocation = exp.allocator.allocate(corpus.train, table, exp.streams)
+    names = corpus.train.user_names
+    found = [("test", x.tobytes(), y.item()) for x, y in zip(corpus.test.x, corpus.test.y)]
+    for row in range(len(corpus.train)):
+        name = names[allocation.user[row]]
+        found.append(
+            (
+                f"train in {allocation.silo[row]}, {allocation.trains[row]}",
+                corpus.train.x[row].tobytes(),
+                corpus.train.y[row].item(),
+                name,
+            )
+        )
+    return sorted(found, key=repr)
+
+
+def lines_for(way):
+    found = rows()
+    if way == "missing rows dropped":
+        found = [row.replace("NA ", "2.5") for row in found]
+    if way == "values outside accepted":
+        found = [row.replace(",119,,m,", ",1190,,x,") for row in found]
+    if way == "names merged":
+        found = [row.replace("P-11", "P11") for row in found]
+    return found
+
+
+def schema_for(way):
+    if way == "users dealt":
+        return replace(PUBLIC, silo=None, silos=(), unused=("remark", "hospital"))
+    if way == "a row is a person":
+        return replace(PUBLIC, user=None, n_users=99, unused=("remark", "patient"))
+    return PUBLIC
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("absent", ["x03", "x29", "p03", "P-11"])
+def test_one_user_absent_from_the_file_changes_no_record_of_another(table, way, absent):
+    """The file differs, not the loaded records: all of reading runs again."""
+    schema, whole = schema_for(way), lines_for(way)
+    before = fates(table(whole, *WAYS[way], schema=schema))
+    less = [row for row in whole if not row.startswith((absent, absent.replace("-", "")))]
+    gone = len(whole) - len(less)
+    after = fates(table(less, *WAYS[way], schema=schema))
+    left = list(before)
+    for record in after:
+        left.remove(record)  # raises ValueError for a record with another fate
+    dropping = way == "missing rows dropped"
+    assert len(left) == gone or (dropping and len(left) <= gone)
+
+
+@pytest.mark.parametrize("way", ["natural", "records split"])
+def test_other_cells_of_one_user_change_no_record_of_another(table, way):
+    whole = rows()
+    other = [row.replace(",31,,f,5,1", ",120,10,m,,0") for row in whole]
+    assert other != whole
+    before = fates(table(whole, *WAYS[way]))
+    after = fates(table(other, *WAYS[way]))
+    assert len([record for record in before if record not in after]) == 1
+
+
+def test_a_public_schema_bounds_the_distance_from_the_file(table):
+    exp = table(rows())
+    chain = exp.allocator.stability(exp.data)
+    assert chain.from_file("user", ADD_REMOVE).users == 1
+    assert not exp.data.read_without_noise
+
+
+def test_groups_of_users_are_refused(table):
+    """Their members are named by numbers, which one user absent would shift."""
+    budgets = "algo.budgets={strict:{epsilon:1,share:0.5},open:{epsilon:4,share:0.5}}"
+    with pytest.raises(ConfigError, match=r"^algo\.budgets=.*null, because a user's number"):
+        table(rows(), budgets, "algo.rounds=30")
+
+
+READ_OFF = {
+    "a schema that nobody declares public": replace(PUBLIC, public=False),
+    "a scale": replace(PUBLIC, features=(Number("age"), *PUBLIC.features[1:])),
+}
+
+
+@pytest.mark.parametrize("what", READ_OFF)
+def test_what_was_read_off_the_records_leaves_no_bound(table, what):
+    exp = table(rows(), schema=READ_OFF[what])
+    chain = exp.allocator.stability(exp.data)
+    assert np.isinf(chain.from_file("user", ADD_REMOVE).users)
+    assert exp.data.read_without_noise
+    given = "; ".join(chain.assumptions)
+    assert all(f"taken as given: {text}" in given for text in exp.data.read_without_noise)
+    assert set(exp.data.read_without_noise) <= set(exp.data.not_covered)
+
+
+@pytest.mark.parametrize(
+    ("schema", "valid"),
+    [(PUBLIC, True), (READ_OFF["a scale"], False), (None, False)],
+    ids=["public schema", "a scale", "no schema"],
+)
+def test_a_model_is_private_only_under_a_public_schema(tmp_path, schema, valid):
+    """Noise comes from the operating system and every epsilon is finite in all three."""
+    lines = [row for row in rows() if not row.startswith(("p11 ", "P-11"))]
+    (tmp_path / "visits.csv").write_text("\n".join([HEAD, *lines, ""]))
+    words = ["data.label=died", "data.user=patient", "data.silo=hospital", "data.drop=[remark]"]
+    if schema is not None:
+        (tmp_path / "visits.yaml").write_text(write_schema(schema))
+        words = ["data.schema=visits.yaml"]
+    done = fedpriv.run(
+        *("data=table", f"data.root={tmp_path}", "data.path=visits.csv", "data.missing=fill"),
+        *("rounds=1", "randomness=system", *words),
+        folder=tmp_path / "run",
+    )
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert np.isfinite(done.epsilon["certified"]).all()
+    assert status["dp_valid"] is valid
+    assert any("read off the records" in text for text in status["not_covered"]) is (schema is None)
+    assert status["labels"]["metrics.csv"]["loss"] == "diagnostic of test records of persons"
+
+
+def test_an_epsilon_under_a_schema_needs_no_record(tmp_path):
+    (tmp_path / "visits.yaml").write_text(write_schema(PUBLIC))
+    words = ["data=table", f"data.root={tmp_path}", "data.path=none.csv", "rounds=2"]
+    table = fedpriv.epsilon(*words, "data.schema=visits.yaml")
+    assert np.isfinite(table["certified"]).all()

@@ -1,0 +1,79 @@
+"""`fedpriv init` writes a project that trains at once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from command import run
+
+from fedpriv.projects.patients import csv_text
+
+RUN = ["--config-dir", "conf", "data=patients", "rounds=2"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "mine"
+    done = run("init", str(folder), "--method", "--model", cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("words", [[], ["model=own_model"], ["algo=own_method"]])
+def test_a_project_trains_a_private_model(project, words):
+    """In a process of its own, as its README says, so that own code is found in its folder."""
+    out = f"outputs/{words[0].replace('=', '_') if words else 'plain'}"
+    command = [sys.executable, "-m", "fedpriv", *RUN, "randomness=system", *words]
+    done = subprocess.run(
+        [*command, f"hydra.run.dir={out}"], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((project / out / "status.json").read_text())["dp_valid"] is True
+
+
+def test_the_own_method_keeps_its_certificate(project):
+    done = subprocess.run(
+        [sys.executable, "check_method.py"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_epsilon_needs_no_record(project, tmp_path):
+    whole = (project / "patients.csv").read_text()
+    (project / "patients.csv").unlink()
+    try:
+        done = run("epsilon", *RUN, cwd=project)
+    finally:
+        (project / "patients.csv").write_text(whole)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_names_every_file(project):
+    readme = (project / "README.md").read_text()
+    files = [path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()]
+    for name in files:
+        if not name.startswith(("outputs/", "README", "__pycache__")):
+            assert f"`{name}`" in readme
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    done = run("init", "mine", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "fedpriv: mine: is not empty; name a new folder\n"
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    (tmp_path / "file").write_text("")
+    assert run("init", "file", cwd=tmp_path).returncode == 2
+    (tmp_path / "empty").mkdir()
+    assert run("init", "empty", cwd=tmp_path).returncode == 0
+
+
+def test_the_patients_are_always_the_same():
+    assert csv_text() == csv_text()
+    assert len({row.split(",")[0] for row in csv_text().splitlines()[1:]}) == 600
