@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.aggregation.base import Respond
+from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import RefusedError
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
@@ -61,7 +62,7 @@ class SiloSpec(PartySpec):
     model: network that it trains.
     task: loss and metrics.
     settings: the silo's copy of the run's settings.
-    identity: its key, and the roster that it believes.
+    identity: its key and the roster that it believes, or where it finds them.
     device: device of local training.
     execution: how local training is computed.
     journals: folder for its journal; None: in memory.
@@ -72,7 +73,7 @@ class SiloSpec(PartySpec):
     model: nn.Module
     task: Task
     settings: RunSettings
-    identity: Identity
+    identity: Identity | KeyFiles
     device: str
     execution: Execution = Execution()
     journals: str | None = None
@@ -99,7 +100,7 @@ class SiloParticipant(WorkingParticipant):
             execution=spec.execution,
             contributors=self.algo.contributors,
         )
-        self.identity = spec.identity
+        self.identity = spec.identity.identity()
         self.protocol = spec.settings.aggregation.silo(
             self.silo.name, self.settings.silos, self.algo.contributors.weighting
         )
