@@ -311,6 +311,17 @@ class Attack:
         found = [row for row in eliminated(table, len(order), 2**64) if any(row)]
         return [dict(zip(rows, row)) for row in found]
 
+    def surplus(self):
+        """How many removable parts of each honest silo's noise the coalition cannot compute, by
+        silo: from secrets that silos have told, and from shares that it puts together."""
+        noise, found = self.query.removable, {}
+        for name in self.honest:
+            links = noise.chain(self.secrets[name])
+            told = {a[2] for n, a in self.revealed.items() if n == name and a[2] is not None}
+            shared = [k for k in range(noise.parts) if name in self.members and self.knows(name, 2 + k)]
+            found[name] = min([*(links.index(link) for link in told), *shared, noise.parts])
+        return found
+
     def beyond(self):
         """What the coalition learns beyond what the evaluator says."""
         sums = self.view.learned()
