@@ -34,7 +34,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Changes with every change of what parties send or sign."""
 COLUMNS = ("party", "number", "key", "fingerprint", "state")
 ACTIVE, REVOKED = "active", "revoked"

@@ -321,7 +321,10 @@ class ServerView:
         most = self.setting.most
         assert most is not None
         return sum(
-            (Fraction(1, most - self.surplus.get(name, most - self.setting.cohort)) for name in part),
+            (
+                Fraction(1, most - self.surplus.get(name, most - self.setting.cohort))
+                for name in part
+            ),
             start=Fraction(0),
         )
 

@@ -84,9 +84,7 @@ def test_no_set_of_a_safe_setting_keeps_less_noise_than_is_certified(silos):
         for chosen in subsets(every, setting.cohort):
             for silent in subsets(set(every) - colluding):
                 claims = {
-                    name: Claim(
-                        listed=frozenset(every), sets=() if name in silent else (chosen,)
-                    )
+                    name: Claim(listed=frozenset(every), sets=() if name in silent else (chosen,))
                     for name in every
                     if name not in colluding
                 }
