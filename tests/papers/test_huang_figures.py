@@ -6,6 +6,7 @@ import json
 import pytest
 from runs import experiment
 
+from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.papers import experiments
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.reports.finished_runs import find_runs
@@ -56,6 +57,18 @@ def test_excess_risk_is_measured_and_bounded(tmp_path):
     assert 0 < found["certified"][0] < found["bound"][0]
     assert found["bound"][0] < found["printed"][0]
     assert all(std != std for _, std in found.values())  # a single seed
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_every_point_of_excess_risk_has_settings_that_are_allowed(profile):
+    for n_summed in excess_risk.SUMMED[profile]:
+        words = excess_risk._overrides(profile, local_steps=5, n_summed=n_summed)
+        values = dict(word.split("=") for word in words if "=" in word)
+        if "aggregation" in values:
+            continue
+        cohort, most = (int(values[f"aggregation.{key}"]) for key in ("cohort", "candidates"))
+        size = SecAgg(cohort=cohort, candidates=most).cohort_size(excess_risk.SILOS)
+        assert size.least == n_summed
 
 
 def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, axes):
