@@ -18,6 +18,7 @@ from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
+from fedpriv.models.network import Network
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
@@ -79,7 +80,8 @@ def prepare(
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
-    model, params = _initial_model(exp)
+    network, params = _initial_network(exp)
+    model = network.module
     _check_trainer(exp, model, params, device)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
@@ -96,7 +98,7 @@ def prepare(
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
     settings = RunSettings(exp.algo, exp.aggregation, plan, exp.options.rounds, exp.accountant)
-    specs = _specs(exp, settings, identities, silo_data, model, device=device)
+    specs = _specs(exp, settings, identities, silo_data, network, device=device)
     session = exp.engine.open(specs, remembered)
     state = exp.algo.init(params, plan)
     if checkpoint:
@@ -213,7 +215,7 @@ def _specs(
     settings: RunSettings,
     identities: Mapping[str, Identity | KeyFiles],
     silo_data: list[SiloData],
-    model: nn.Module,
+    network: Network,
     *,
     device: str,
 ) -> dict[str, PartySpec]:
@@ -225,7 +227,7 @@ def _specs(
         specs[name] = SiloSpec(
             index=index,
             data=data,
-            model=model,
+            network=network,
             task=exp.data.task,
             settings=settings,
             identity=identities[name],
@@ -296,25 +298,21 @@ def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
     return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
-def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
-    """The network and its seeded initial weights. The weights are drawn on the CPU, so that every
-    device starts from the same ones.
+def _initial_network(exp: Experiment) -> tuple[Network, np.ndarray]:
+    """The network and its seeded initial weights.
 
     Raises ConfigError if the number of parameters differs from `size()`: noise and rounding depend
     on it.
     """
-    import torch
-
     from fedpriv.training.vectors import flatten
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(exp.streams.torch_seed("initial weights"))
-        model = exp.model.build(exp.data.shape, exp.data.outputs)
-    params = flatten(model).double().numpy()
+    seed = exp.streams.torch_seed("initial weights")
+    network = Network(exp.model, exp.data.shape, exp.data.outputs, seed)
+    params = flatten(network.module).double().numpy()
     stated = exp.federation.n_parameters
     name = type(exp.model).__name__
     if len(params) != stated:
         raise ConfigError(
             "model", name, f"size() says {stated} parameters, and build() creates {len(params)}"
         )
-    return model, params
+    return network, params
