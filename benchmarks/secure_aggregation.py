@@ -185,7 +185,7 @@ def measure(case: Case) -> dict[str, float]:
     threshold = two_thirds(case.silos)
     encoding = FixedPoint(case.bits, 1e4, cohort)
     terms = Terms(
-        stamp=(SESSION, *SERIAL),
+        stamp=(SESSION, *SERIAL, bytes(32)),
         threshold=threshold,
         cohort=cohort,
         candidates=silos,

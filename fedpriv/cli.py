@@ -34,9 +34,10 @@ COMMANDS = {
     "reproduce": "fedpriv.papers.reproduce:main",
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
+    "keys": "fedpriv.crypto.keys_command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "reproduce", "certify", "init")
+OWN_HELP = ("figure", "table", "reproduce", "certify", "init", "keys")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""

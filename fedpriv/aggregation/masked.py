@@ -4,11 +4,12 @@ R. Hu, Y. Guo, Y. Gong, Concentrated differentially private and utility preservi
 learning, the secure aggregation of its Fig. 2. Each pair of silos agrees once on a seed. In query t
 silo i adds to its encoded vector
 
-    sum over j in the cohort, j != i, of sign(j - i) * PRF(seed_ij, t, cohort)   modulo R.
+    sum over j in the cohort, j != i, of sign(j - i) * PRF(seed_ij, t, cohort, told)   modulo R.
 
 The paper prints r_ij - r_ji with r_ij = PRF(seed_ij, t). With one seed for a pair both terms are
 equal and hide nothing, hence the sign. Masks cost two exchanges of public keys once, and no traffic
-in a query.
+in a query. `told` is a digest of what the server has sent down: masks cancel only if it is the same
+for all silos.
 
 Trust.
 
@@ -17,6 +18,9 @@ Trust.
   the others.
 - The server passes the public keys on at the set-up, each with its owner's signature under the
   roster: a replaced key is refused. A silo refuses weights outside 0 to 1.
+- A server that sends silos different models learns nothing of that query. Otherwise it could choose
+  models for which all contributions but one silo's are known (D. Pasquini, D. Francati, G.
+  Ateniese, Eluding secure aggregation in federated learning via model inconsistency, CCS 2022).
 - A silo can send any vector. Only a sum that honest messages cannot reach is noticed. The sum does
   not show whose message was wrong, since each message is uniformly random.
 - Every message is signed, so that a change on its way is found.
@@ -95,7 +99,12 @@ class MaskedSilo(WeightedSilo):
         self.spend(query.serial)
         encoded = self.noised_sum(query, job)
         masked = mask(
-            encoded, self.name, invited_silos(query), seeds=self.seeds, serial=query.serial
+            encoded,
+            self.name,
+            invited_silos(query),
+            seeds=self.seeds,
+            serial=query.serial,
+            told=self.told,
         )
         return {SERVER: masked}
 
@@ -126,14 +135,16 @@ def mask(
     *,
     seeds: Mapping[str, bytes],
     serial: Serial,
+    told: bytes = b"",
 ) -> np.ndarray:
     """Add silo `name`'s masks to `encoded` (size,), in place. The result is uniform, and the masks
     cancel in the sum over the cohort.
 
     seeds: of silo `name`, by peer.
     serial: of the query, so that no other query has the same masks.
+    told: digest of what the server has sent down.
     """
     ordered = sorted(cohort)
     larger = [seeds[peer] for peer in ordered if peer > name]
     smaller = [seeds[peer] for peer in ordered if peer < name]
-    return add_masks(encoded, larger, smaller, purpose=digest("masked", *serial, *ordered))
+    return add_masks(encoded, larger, smaller, purpose=digest("masked", *serial, told, *ordered))

@@ -74,12 +74,14 @@ class WeightedSilo(SiloProtocol):
     silos: names of all silos.
     weighting: how units are weighed.
     weights: of this silo's units, (n_units,) float64; known after the set-up.
+    told: digest of the last broadcast.
     """
 
     name: str
     silos: tuple[str, ...]
     weighting: Weighting
     weights: np.ndarray = field(init=False)
+    told: bytes = field(init=False, default=b"")
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Compute the weights, or send the counts and receive the weights. Raises
@@ -99,6 +101,7 @@ class WeightedSilo(SiloProtocol):
         post = query.post(self.name, self.signer)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
+            self.told = post.heard[SERVER]
             yield from post.send(
                 MESSAGE, self.messages(query, (yield from respond(broadcast).batched()))
             )

@@ -6,7 +6,8 @@ believes. Keys are exchanged outside of the protocol, and their owners compare f
 A roster is a CSV file with the columns party, number, key, fingerprint and state. `number` counts a
 party's keys from 1. A party rotates its key by a line with the next number; the line before becomes
 revoked. The only key of a party that is not revoked is in use. Each change has to reach every
-party's copy.
+party's copy. `fedpriv keys` makes keys and rosters; private keys are in files of their own
+(`crypto.key_files`).
 
 >>> ann, bob = (SigningKey.generate() for _ in range(2))
 >>> roster = Roster.of({"silo0": ann, "server": bob})
@@ -31,8 +32,9 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Changes with every change of what parties send or sign."""
 COLUMNS = ("party", "number", "key", "fingerprint", "state")
 ACTIVE, REVOKED = "active", "revoked"
@@ -60,8 +62,8 @@ class Roster:
 
     entries: all keys, the revoked ones too.
 
-    Raises FedprivError for two active keys of one party, for one key of two entries, and for
-    numbers that are not 1, 2, and so on.
+    Raises FedprivError for two active keys of one party, for one key of two entries, for a key of
+    low order, and for numbers that are not 1, 2, and so on.
     """
 
     entries: tuple[RosterEntry, ...]
@@ -75,6 +77,9 @@ class Roster:
         keys = [entry.key.raw for entry in ordered]
         if len(set(keys)) != len(keys):
             raise FedprivError("roster: a key stands in two lines")
+        for entry in ordered:
+            if entry.key.low_order:
+                raise FedprivError(f"roster: the key of {entry.party} has a low order")
         numbers: dict[str, list[int]] = {}
         active: Counter[str] = Counter()
         for entry in ordered:
@@ -98,7 +103,7 @@ class Roster:
         """The roster in a file. Raises FedprivError that names the file and the line."""
         entries = []
         try:
-            lines = csv.reader(path.read_text().splitlines())
+            lines = csv.reader(read_bytes(path, RECORD_BYTES).decode().splitlines())
             if tuple(next(lines, ())) != COLUMNS:
                 raise FedprivError(f"{path}: the first line must be {','.join(COLUMNS)}")
             for number, line in enumerate(lines, start=2):
@@ -112,9 +117,11 @@ class Roster:
                     entries.append(RosterEntry(party, int(count), found, state))
                 except ValueError as error:
                     raise FedprivError(f"{path}, line {number}: {error}") from error
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            return Roster(tuple(entries))
+        except OSError as error:
+            raise FedprivError(f"{path}: {error.strerror or error}") from error
+        except (ValueError, csv.Error) as error:
             raise FedprivError(f"{path}: cannot be read ({error})") from error
-        return Roster(tuple(entries))
 
     def write(self, path: Path) -> None:
         """Replace the file."""
@@ -190,6 +197,10 @@ class Identity:
     def __post_init__(self) -> None:
         if self.roster.key(self.name) != self.key.verification_key:
             raise FedprivError(f"roster: the key in use of {self.name} is another one")
+
+    def identity(self) -> Identity:
+        """This identity, as of `KeyFiles`."""
+        return self
 
     def signer(self, settings: bytes, session: bytes) -> Ed25519Signer:
         """The signer for all messages up to the next set-up.

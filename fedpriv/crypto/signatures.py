@@ -16,6 +16,11 @@ from fedpriv.parties.signer import Statement
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+FIELD = 2**255 - 19
+_EIGHT = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+LOW_ORDER = frozenset({0, 1, FIELD - 1, _EIGHT, FIELD - _EIGHT})
+"""Second coordinates of the points of edwards25519 whose order divides 8. Under such a key, a
+signature that needs no private key is valid for many statements."""
 REMEMBERED = 2**15
 """Signatures known to be valid that a process remembers."""
 
@@ -64,6 +69,11 @@ class VerificationKey:
         """The first 16 bytes of the key's SHA-256, in groups of four hexadecimal digits."""
         text = hashlib.sha256(self.raw).hexdigest()[:32]
         return "-".join(text[at : at + 4] for at in range(0, 32, 4))
+
+    @property
+    def low_order(self) -> bool:
+        """Whether anybody can forge signatures under this key."""
+        return int.from_bytes(self.raw, "little") % 2**255 % FIELD in LOW_ORDER
 
     def verifies(self, signature: bytes, statement: bytes) -> bool:
         """Whether the owner of the signing key has signed the statement in this context."""

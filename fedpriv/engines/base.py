@@ -26,9 +26,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from fedpriv.errors import require
 from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
 
@@ -122,12 +123,24 @@ class Session(AbstractContextManager["Session"], ABC):
 class Engine(ABC):
     """Opens sessions.
 
-    addresses: names of the arguments that say where it connects or writes.
+    addresses: names of the arguments that say where it connects, reads or writes.
     journals: folder in which each silo keeps its journal; None: in memory.
+    roster: file with all parties' verification keys, on each party's machine; None: every process
+        makes new keys for all.
+    keys: folder with a party's private key, on its machine. Only together with `roster`.
     """
 
-    addresses: ClassVar[tuple[str, ...]] = ()
+    addresses: ClassVar[tuple[str, ...]] = ("roster", "keys")
     journals: ClassVar[str | None] = None
+
+    roster: str | None = field(default=None, kw_only=True)
+    keys: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for key, other in (("roster", "keys"), ("keys", "roster")):
+            both = getattr(self, key) is not None or getattr(self, other) is None
+            allowed = f"a path, with engine.{other}={getattr(self, other)}"
+            require(both, f"engine.{key}", getattr(self, key), allowed)
 
     def check(self, device: str) -> None:  # noqa: B027
         """Raise ConfigError if this engine cannot run here, or not with training on `device`."""

@@ -35,9 +35,13 @@ class RayEngine(Engine):
     threads: of each party. With one, results equal those of one process on one thread to the bit.
     journals: folder on each party's machine, in which a silo writes each set-up and query before
         its first message; null: in memory, for as long as its process lives.
+    roster, keys: see `Engine`. Each party reads its own key on its own machine.
     """
 
-    addresses: ClassVar[tuple[str, ...]] = ("address", "journals")
+    addresses: ClassVar[tuple[str, ...]] = (
+        *("address", "journals"),
+        *Engine.addresses,
+    )
 
     address: str | None = None
     timeout: float = 60.0
@@ -47,6 +51,14 @@ class RayEngine(Engine):
     journals: str | None = None  # type: ignore[misc]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.roster is None or self.journals is not None,
+            "engine.journals",
+            self.journals,
+            "a folder: with engine.roster, keys outlive a process, so a silo has to remember its "
+            "set-ups",
+        )
         require(
             0 < self.timeout <= 1e6,
             "engine.timeout",

@@ -8,23 +8,18 @@ the others receive and send.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import ray
-import ray.cloudpickle
 
 from fedpriv.engines.base import Sent
 from fedpriv.engines.bundles import bundled, unbundled
+from fedpriv.engines.descriptions import restore
 from fedpriv.engines.failures import failure_of
 from fedpriv.engines.inprocess import answer
 from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.party import Participant, Party
-
-pickled: Callable[[Any], bytes] = ray.cloudpickle.dumps
-"""Also pickles what a script defines, which no other process could import."""
 
 PIECE = 96 * 1024
 """Bytes of a piece; from 100 KiB on Ray uses its object store."""
@@ -47,10 +42,10 @@ class PartyProcess:
     """One party's process. A request is a verb (open, begin, wake, checkpoint) and bytes; a reply
     is bytes.
 
-    A description is pickled. It comes once, from the program that starts the process, and Ray lets
-    that program run any code there. Everything after it is data: a task, a memory and a reply are
-    one message of `parties.messages` each, and mail in both directions is a bundle of messages.
-    Reading them runs no code.
+    Everything is data: a description, a task, a memory and a reply are one message of
+    `parties.messages` each, and mail in both directions is a bundle of messages. Reading a
+    description imports the dataclasses that it names; reading the rest runs no code. Ray itself
+    lets the program that starts the process run any code there.
     """
 
     def __init__(self) -> None:
@@ -105,7 +100,7 @@ class PartyProcess:
         self.party = None
         self.participant = None
         described, memory = decode(request)
-        self.participant = pickle.loads(described).open(memory)
+        self.participant = restore(described).open(memory)
         return encode(("done", None))
 
     def _begin(self, request: bytes) -> bytes:

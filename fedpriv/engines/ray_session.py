@@ -14,9 +14,10 @@ import ray
 
 from fedpriv.engines.base import Returned, Sent, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
+from fedpriv.engines.descriptions import describe
 from fedpriv.engines.failures import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
-from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches, pickled
+from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
 from fedpriv.errors import require
 from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
@@ -103,7 +104,8 @@ class RaySession(Session):
             {name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING
         )
         requests = {
-            name: encode((pickled(self.specs[name]), dict(memories[name]))) for name in memories
+            name: encode((describe(self.specs[name], name), dict(memories[name])))
+            for name in memories
         }
         self._ask("open", requests, STARTING)
 

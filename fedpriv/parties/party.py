@@ -6,7 +6,7 @@ that nothing has come for `PATIENCE` steps; missing senders have dropped out. In
 party may yield `Work`, such as local training. It then gets the work's result in the same step.
 Parties in one process may have their work done in one batch.
 
-A `Participant` exists for the whole run. It is created in its own process from a picklable
+A `Participant` exists for the whole run. It is created in its own process from a
 `PartySpec`. Its attributes are its memory: keys, shares, records, and the state of an algorithm.
 Only messages, the return value of an exchange and an explicit `checkpoint` leave it.
 
@@ -93,8 +93,11 @@ class WorkingParticipant(Participant):
 
 
 class PartySpec(ABC):
-    """A picklable description of a participant, without secrets and without other participants'
-    data."""
+    """The description of a participant, without other participants' secrets and data.
+
+    Over Ray it is a dataclass of plain values, arrays, tensors and further dataclasses, in modules
+    that the party's process can import.
+    """
 
     @abstractmethod
     def open(self, memory: Memory) -> Participant:

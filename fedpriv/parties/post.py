@@ -73,6 +73,7 @@ class Post:
     serial: round and place.
     signer: signs outgoing messages and verifies incoming ones.
     strays: number of ignored messages (other session, round or phase) by sender.
+    heard: digest of the last content read from each sender.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Post:
     serial: Serial = (0, 0)
     signer: Signer = CHECKSUM
     strays: dict[str, int] = field(default_factory=dict)
+    heard: dict[str, bytes] = field(default_factory=dict)
 
     def exchange(self, phase: str, mail: Mail, expected: Expected) -> Generator[Mail, Mail, Mail]:
         """Send `mail` (contents by receiver), then wait for the expected messages.
@@ -183,6 +185,7 @@ class Post:
             if not self.signer.verifies(sender, message.signature, statement):
                 raise SchemaError("the signature is not its own")
             expected.schema.check(message.content)
+        self.heard[sender] = digest
         return message.content
 
 

@@ -78,7 +78,9 @@ def train(
         stack.enter_context(logged(path))
         prepared.roster.write(path / ROSTER)
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
-        LOGGER.info("all parties have new keys: see %s for their fingerprints", ROSTER)
+        pinned = experiment.engine.roster
+        keys = "new keys" if pinned is None else f"their keys in {pinned}"
+        LOGGER.info("all parties have %s: see %s for fingerprints", keys, ROSTER)
         with _failures_recorded(folder):
             labels = labels_of(experiment, prepared)
             shown = with_labels(config_yaml, labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import RefusedError
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant, silo_name
@@ -18,13 +19,13 @@ class HelperSpec(PartySpec):
 
     name: name of the party.
     settings: the helper's copy of the run's settings.
-    identity: its key, and the roster that it believes.
+    identity: its key and the roster that it believes, or where it finds them.
     announces: whether it is the helper that tells silos who is in the sum.
     """
 
     name: str
     settings: RunSettings
-    identity: Identity
+    identity: Identity | KeyFiles
     announces: bool
 
     def open(self, memory: Memory) -> HelperParticipant:
@@ -38,7 +39,7 @@ class HelperParticipant(WorkingParticipant):
         self.name = spec.name
         self.announces = spec.announces
         self.settings = spec.settings
-        self.identity = spec.identity
+        self.identity = spec.identity.identity()
         self.present = spec.settings.silos
         self.session = b""
         self.protocol = spec.settings.aggregation.helper(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
@@ -17,7 +18,8 @@ from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
-from fedpriv.parties.party import PartySpec
+from fedpriv.models.network import Network
+from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.mixing import with_estimates
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import SiloState
@@ -68,7 +70,8 @@ def prepare(
         new run.
     revise: changes the plan before the parties are created. Checks use it, for example to remove
         the noise.
-    roster: that of an earlier process of the same run; its keys are revoked.
+    roster: that of an earlier process of the same run; its keys are revoked. Without effect where
+        the parties' keys come from files (`engine.roster`).
 
     The result is a context manager that ends the parties. Raises FedprivError for errors that the
     user can fix. Nothing is written.
@@ -77,7 +80,9 @@ def prepare(
 
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
-    model, params = _initial_model(exp)
+    known, identities = _identities(exp, roster)
+    network, params = _initial_network(exp)
+    model = network.module
     _check_trainer(exp, model, params, device)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
@@ -94,8 +99,7 @@ def prepare(
     silo_data = split_by_silo(corpus.train, allocation, "cpu")
     remembered = silo_states(checkpoint or {})
     settings = RunSettings(exp.algo, exp.aggregation, plan, exp.options.rounds, exp.accountant)
-    identities = new_identities((*settings.silos, *exp.aggregation.helpers), roster)
-    specs = _specs(exp, settings, identities, silo_data, model, device=device)
+    specs = _specs(exp, settings, identities, silo_data, network, device=device)
     session = exp.engine.open(specs, remembered)
     state = exp.algo.first_state(params, plan)
     if checkpoint:
@@ -106,7 +110,7 @@ def prepare(
     failed = (checkpoint or {}).get(FAILED)
     prepared = PreparedRun(
         settings=settings,
-        roster=next(iter(identities.values())).roster,
+        roster=known,
         session=session,
         state=state,
         model=model.to(device),
@@ -131,6 +135,23 @@ def prepare(
         session.close()
         raise
     return prepared
+
+
+def _identities(
+    exp: Experiment, before: Roster | None
+) -> tuple[Roster, Mapping[str, Identity | KeyFiles]]:
+    """The coordinator's roster, and the keys of all parties by name, or where each finds its own.
+    Raises FedprivError for a roster that lacks a party."""
+    names = (*map(silo_name, range(exp.federation.n_silos)), *exp.aggregation.helpers)
+    file, folder = exp.engine.roster, exp.engine.keys
+    if file is None or folder is None:
+        made = new_identities(names, before)
+        return next(iter(made.values())).roster, made
+    roster = read_roster(file)
+    for name in names:
+        if name not in roster.keys:
+            raise FedprivError(f"{file}: {name} has no key that is not revoked")
+    return roster, {name: KeyFiles(name, folder, file) for name in names}
 
 
 def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
@@ -196,9 +217,9 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
 def _specs(
     exp: Experiment,
     settings: RunSettings,
-    identities: Mapping[str, Identity],
+    identities: Mapping[str, Identity | KeyFiles],
     silo_data: list[SiloData],
-    model: nn.Module,
+    network: Network,
     *,
     device: str,
 ) -> dict[str, PartySpec]:
@@ -210,7 +231,7 @@ def _specs(
         specs[name] = SiloSpec(
             index=index,
             data=data,
-            model=model,
+            network=network,
             task=exp.data.task,
             settings=settings,
             identity=identities[name],
@@ -281,25 +302,21 @@ def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
     return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
-def _initial_model(exp: Experiment) -> tuple[nn.Module, np.ndarray]:
-    """The network and its seeded initial weights. The weights are drawn on the CPU, so that every
-    device starts from the same ones.
+def _initial_network(exp: Experiment) -> tuple[Network, np.ndarray]:
+    """The network and its seeded initial weights.
 
     Raises ConfigError if the number of parameters differs from `size()`: noise and rounding depend
     on it.
     """
-    import torch
-
     from fedpriv.training.vectors import flatten
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(exp.streams.torch_seed("initial weights"))
-        model = exp.model.build(exp.data.shape, exp.data.outputs)
-    params = flatten(model).double().numpy()
+    seed = exp.streams.torch_seed("initial weights")
+    network = Network(exp.model, exp.data.shape, exp.data.outputs, seed)
+    params = flatten(network.module).double().numpy()
     stated = exp.federation.n_parameters
     name = type(exp.model).__name__
     if len(params) != stated:
         raise ConfigError(
             "model", name, f"size() says {stated} parameters, and build() creates {len(params)}"
         )
-    return model, params
+    return network, params

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.aggregation.base import Respond
+from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import RefusedError
+from fedpriv.models.network import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
 from fedpriv.parties.schema import Array, Maybe
@@ -47,7 +49,6 @@ from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from fedpriv.data.silo import SiloData
     from fedpriv.models.tasks import Task
@@ -59,10 +60,10 @@ class SiloSpec(PartySpec):
 
     index: position among the silos.
     data: records of the silo.
-    model: network that it trains.
+    network: what it trains.
     task: loss and metrics.
     settings: the silo's copy of the run's settings.
-    identity: its key, and the roster that it believes.
+    identity: its key and the roster that it believes, or where it finds them.
     device: device of local training.
     execution: how local training is computed.
     journals: folder for its journal; None: in memory.
@@ -70,10 +71,10 @@ class SiloSpec(PartySpec):
 
     index: int
     data: SiloData
-    model: nn.Module
+    network: Network
     task: Task
     settings: RunSettings
-    identity: Identity
+    identity: Identity | KeyFiles
     device: str
     execution: Execution = Execution()
     journals: str | None = None
@@ -87,7 +88,7 @@ class SiloParticipant(WorkingParticipant):
 
     def __init__(self, spec: SiloSpec, memory: Memory) -> None:
         data = spec.data.to(spec.device)
-        model = spec.model.to(spec.device)
+        model = spec.network.module.to(spec.device)
         self.settings = spec.settings
         self.algo = spec.settings.algo
         self.silo = Silo(
@@ -100,7 +101,7 @@ class SiloParticipant(WorkingParticipant):
             execution=spec.execution,
             contributors=self.algo.contributors,
         )
-        self.identity = spec.identity
+        self.identity = spec.identity.identity()
         self.protocol = spec.settings.aggregation.silo(
             self.silo.name, self.settings.silos, self.algo.contributors.weighting
         )

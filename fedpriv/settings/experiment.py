@@ -312,8 +312,8 @@ def _require_installed(path: Any, group: str) -> None:
 
 
 def _require_no_address(group: str, component: Engine | Tracker) -> None:
-    """Raise ConfigError for a component that would connect to another machine or write elsewhere
-    than into the run's folder."""
+    """Raise ConfigError for a component that would connect to another machine, write elsewhere than
+    into the run's folder, or sign with keys that a file names."""
     for key in component.addresses:
         address = getattr(component, key)
         allowed = f"null, unless --trust-code: {UNTRUSTED} choose no place to connect or write to"

@@ -25,6 +25,8 @@ fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ..
                                      certified ones
 fedpriv certify claim.yaml ... [--attack] [--budget epsilon] [--json] [--html file]
                                      what a stated epsilon is worth: certified, attacked, verdict
+fedpriv keys new|add|rotate|revoke|show ...
+                                     the parties' long-term keys, and the roster of public ones
 
 Config groups (group=name; --cfg job prints every key with its value):
 {groups}

@@ -2,13 +2,16 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 from runs import experiment
 
+from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.papers import experiments
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.number_table import read_table
 from fedpriv.runs.loop import train
 
 
@@ -56,6 +59,37 @@ def test_excess_risk_is_measured_and_bounded(tmp_path):
     assert 0 < found["certified"][0] < found["bound"][0]
     assert found["bound"][0] < found["printed"][0]
     assert all(std != std for _, std in found.values())  # a single seed
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_every_point_of_excess_risk_has_settings_that_are_allowed(profile):
+    for n_summed in excess_risk.SUMMED[profile]:
+        words = excess_risk._overrides(profile, local_steps=5, n_summed=n_summed)
+        values = dict(word.split("=") for word in words if "=" in word)
+        if "aggregation" in values:
+            continue
+        cohort, most = (int(values[f"aggregation.{key}"]) for key in ("cohort", "candidates"))
+        size = SecAgg(cohort=cohort, candidates=most).cohort_size(excess_risk.SILOS)
+        assert size.least == n_summed
+
+
+def test_the_committed_excess_risks_are_below_the_bound_and_those_of_the_page():
+    root = Path(__file__).parents[2]
+    curves = {}
+    for row in read_table(root / "results" / "huang_excess_risk.csv"):
+        point = curves.setdefault((row["varied"], int(row["value"])), {})
+        point[row["curve"]] = float(row["mean"])
+    shown = {("K", k) for k in excess_risk.LOCAL_STEPS}
+    assert set(curves) == shown | {("E", e) for e in excess_risk.SUMMED["quick"]}
+    for found in curves.values():
+        assert 0 < found["given"] < found["certified"] < found["bound"] <= found["noisy drift"]
+        assert found["certified"] - found["given"] < 1e-4
+    page = (root / "docs" / "papers" / "huang.md").read_text()
+    measured = [found["certified"] for found in curves.values()]
+    assert f"between {min(measured):.4f} and {max(measured):.4f}" in page
+    bounds = [curves["K", k]["bound"] for k in (1, 5, 20)]
+    told = f"{bounds[0]:.2f} for K = 1, {bounds[1]:.0f} for K = 5 and {bounds[2]:,.0f} for K = 20"
+    assert told in page
 
 
 def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, axes):

@@ -122,6 +122,14 @@ def test_a_resumed_folder_does_not_choose_where_to_connect(group, key, value, th
     assert f"{group}.{key}={value}" in done.stderr
 
 
+def test_a_resumed_folder_does_not_choose_whose_keys_sign(theirs):
+    own = {"_target_": "fedpriv.engines.inprocess.InProcess", "roster": "/r.csv", "keys": "/keys"}
+    change(theirs, "engine", own)
+    done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
+    assert done.returncode == 2
+    assert "engine.roster=/r.csv: null, unless --trust-code" in done.stderr
+
+
 def test_stored_settings_are_not_computed(theirs, monkeypatch):
     """A resolver could put a secret of this machine into what a tracker sends."""
     monkeypatch.setenv("SECRET", "5")

@@ -31,6 +31,10 @@ Trust.
   does a cheating server with `colluding` silos, by the theorem of `threat_model`. Settings in which
   it does not hold are refused. On the complete graph each silo signs a receipt, for whom it has
   masked, and signs a set only after it has seen the receipts of all silos in it.
+- Each silo's keys are signed together with a digest of what the server has sent down. So all silos
+  of a sum were sent the same model. Otherwise a cheating server could choose models for which all
+  contributions but one silo's are known (D. Pasquini, D. Francati, G. Ateniese, Eluding secure
+  aggregation in federated learning via model inconsistency, CCS 2022).
 - Wrong keys, shares, sets and signatures end the query. The error names who passed them on or, if
   that is known, whose they are.
 - With as many silos as the threshold the server reads every input.
@@ -81,6 +85,7 @@ from fedpriv.aggregation.weighted import (
 )
 from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import require
+from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Party
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
@@ -179,12 +184,15 @@ class SecAgg(RingAggregation):
             )
         return Estimate(tuple(assumed.describe(sparse)))
 
-    def terms(self, query: Query) -> Terms:
+    def terms(self, query: Query, told: bytes = b"") -> Terms:
         """The numbers that all parties use in a query. Raises ConfigError when they do not fit the
-        invited silos."""
+        invited silos.
+
+        told: digest of the broadcast.
+        """
         threshold, cohort, candidates = self._numbers(len(query.invited))
         return Terms(
-            stamp=(query.session, *query.serial),
+            stamp=(query.session, *query.serial, told),
             threshold=threshold,
             cohort=cohort,
             candidates=candidates,
@@ -308,7 +316,7 @@ class SecAggSilo(WeightedSilo):
         if broadcast is None:
             return
         job = respond(broadcast)
-        terms = self.aggregation.terms(query)
+        terms = self.aggregation.terms(query, post.heard[SERVER])
         member = self._member(
             query,
             job,
@@ -340,7 +348,7 @@ class SecAggServer(WeighingServer):
         collector = self._collector(
             query,
             post=query.post(SERVER, self.signer),
-            terms=self.aggregation.terms(query),
+            terms=self.aggregation.terms(query, digest_of(broadcast)),
             invited=sorted(invited_silos(query)),
             draws=query.streams.secret(query.stream("silo sample"), query.round, SERVER),
             message=ring_message(query),

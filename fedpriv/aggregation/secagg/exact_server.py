@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.secagg.messages import UNMASK, Advert, points, sealed_schema, shares_schema
+from fedpriv.aggregation.secagg.messages import Advert, points, sealed_schema, shares_schema
 from fedpriv.aggregation.secagg.server import Collector
 from fedpriv.crypto.digest import DIGEST_BYTES
-from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.removable_noise import SECRET_BYTES, RemovableNoise
 from fedpriv.parties.post import blaming
 from fedpriv.parties.schema import Maybe, Parts, Raw, Schema, Table
@@ -78,6 +76,10 @@ class ExactCollector(Collector):
     ) -> list[bytes]:
         """The secret of each silo's surplus, from the silo or from the others' shares. Raises
         AggregationAbortedError that names a silo that lies."""
+
+        def fits(name: str, link: bytes) -> bool:
+            return self.noise.leads_to(ends[name], link, kept)
+
         links = []
         for name, end in ends.items():
             if name in revealed:
@@ -96,42 +98,5 @@ class ExactCollector(Collector):
                     if name not in table:
                         raise ValueError(f"it holds back its share of {name}'s surplus noise")
                 shares[peer] = table[name]
-            links.append(self._rebuilt(name, place, shares, end, kept))
+            links.append(self._rebuilt(name, place, shares, "surplus noise", fits))
         return links
-
-    def _rebuilt(
-        self,
-        owner: str,
-        place: dict[str, int],
-        shares: dict[str, np.ndarray],
-        end: bytes,
-        kept: int,
-    ) -> bytes:
-        """The secret of a silo that has left, from shares (LIMBS,) by holder.
-
-        Tries sets of neighbouring holders on a ring. The secret of a set of honest holders fits the
-        commitment, and then shows who lies.
-        """
-        holders = sorted(shares)
-        needed = self.terms.threshold
-
-        def joined(names: list[str]) -> bytes | None:
-            try:
-                rows = np.stack([shares[name] for name in names])
-                return Reconstruction.at([place[name] for name in names]).secrets(rows[None])[0]
-            except BadSharesError:
-                return None
-
-        for start in range(len(holders)):
-            turned = holders[start:] + holders[:start]
-            honest = turned[:needed]
-            others = turned[needed:]
-            link = joined(honest)
-            if link is None or not self.noise.leads_to(end, link, kept):
-                continue
-            for name in others:
-                with blaming(name):
-                    if joined([*honest[1:], name]) != link:
-                        raise ValueError(f"its share of {owner}'s surplus noise is wrong")
-            return link
-        raise AggregationAbortedError(f"{UNMASK}: the shares do not give {owner}'s surplus noise")

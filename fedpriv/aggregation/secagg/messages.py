@@ -39,8 +39,9 @@ Advert = tuple[bytes, bytes, bytes]
 """A silo's public keys for this query: of the channel (c_u), of the masks (s_u); and its signature
 on both."""
 
-Stamp = tuple[bytes, int, int]
-"""The set-up, round and place of a query."""
+Stamp = tuple[bytes, int, int, bytes]
+"""The set-up, round and place of a query, and the digest of what the server has sent down. Silos
+that were told different things do not accept each other's keys."""
 
 Delivery = tuple[np.ndarray, bytes]
 """A silo's masked vector, (size,), and its receipt: its signature on the list of silos for which it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
-from fedpriv.errors import AggregationAbortedError
+from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Parts, Raw, Schema, Table
@@ -224,17 +224,19 @@ class Collector:
         vectors = list(masked.values())
         session = session_of(self.terms.stamp, roster)
         graph = self.terms.topology.graph(session, roster)
-        seeds = self._secrets(graph, chosen, revealed)
-        keys = self._secrets(graph, left_out, revealed)
-        for name, seed in seeds.items():
-            right = seed_commitment(session, name, seed) == commitments[name]
-            self._demand(UNMASK, right, f"the shares do not give {name}'s own mask")
+
+        def is_seed(name: str, seed: bytes) -> bool:
+            return seed_commitment(session, name, seed) == commitments[name]
+
+        def is_key(name: str, key: bytes) -> bool:
+            return PrivateKey(key).public.raw == roster[name][1]
+
+        seeds = self._secrets(graph, chosen, revealed, "own mask", is_seed)
+        keys = self._secrets(graph, left_out, revealed, "mask key", is_key)
         plus: list[bytes] = []
         minus = list(seeds.values())
         for gone, key in keys.items():
             private = PrivateKey(key)
-            right = private.public.raw == roster[gone][1]
-            self._demand(UNMASK, right, f"the shares do not give {gone}'s mask key")
             for name in graph.around(gone):
                 if name not in masked:
                     continue
@@ -250,10 +252,22 @@ class Collector:
         return add_masks(total, plus, minus, purpose=sharing_digest(session, commitments))
 
     def _secrets(
-        self, graph: Graph, owners: list[str], revealed: dict[str, Revealed]
+        self,
+        graph: Graph,
+        owners: list[str],
+        revealed: dict[str, Revealed],
+        what: str,
+        fits: Callable[[str, bytes], bool],
     ) -> dict[str, bytes]:
         """The owners' secrets. Owners whose shares lie at the same points are reconstructed in one
-        product."""
+        product.
+
+        what: the secrets' name in errors.
+        fits: whether an owner's secret is the one that it has committed to.
+
+        Raises AggregationAbortedError for wrong shares. If more than enough silos answer, it names
+        those who gave them and the owner, who may have dealt them; else all who may have lied.
+        """
         least = self.terms.topology.shares
         secrets = dict[str, bytes]()
         at: dict[tuple[int, ...], dict[str, list[np.ndarray]]] = {}
@@ -272,10 +286,62 @@ class Collector:
                 secrets |= zip(
                     rows, Reconstruction.at([*where]).secrets(np.array([*rows.values()]))
                 )
-        except BadSharesError as error:
-            raise AggregationAbortedError(f"{UNMASK}: {error}") from error
+        except BadSharesError:
+            secrets = {}
+        for owner in owners:
+            if owner not in secrets or not fits(owner, secrets[owner]):
+                place = points(graph.around(owner))
+                shares = {name: revealed[name][owner] for name in place if name in revealed}
+                secrets[owner] = self._rebuilt(owner, place, shares, what, fits)
         return secrets
+
+    def _rebuilt(
+        self,
+        owner: str,
+        place: dict[str, int],
+        shares: dict[str, np.ndarray],
+        what: str,
+        fits: Callable[[str, bytes], bool],
+    ) -> bytes:
+        """One owner's secret, from shares (LIMBS,) by holder. Raises AggregationAbortedError that
+        names the holders of wrong ones.
+
+        Tries sets of neighbouring holders on a ring. The secret of a set of honest holders fits the
+        owner's commitment, and then shows who lies.
+        """
+        needed = self.terms.topology.shares
+        holders = sorted(shares)
+        for start in range(len(holders)):
+            turned = holders[start:] + holders[:start]
+            honest = turned[:needed]
+            secret = _joined(honest, place, shares)
+            if secret is None or not fits(owner, secret):
+                continue
+            liars = [
+                name
+                for name in turned[needed:]
+                if _joined([*honest[1:], name], place, shares) != secret
+            ]
+            if liars:
+                raise MisfitError(
+                    f"{UNMASK}: the shares do not give {owner}'s {what}: wrong is that of "
+                    f"{', '.join(sorted(liars))}, unless {owner} has dealt it so"
+                )
+            return secret
+        suspects = ", ".join(dict.fromkeys([owner, *holders]))
+        raise AggregationAbortedError(
+            f"{UNMASK}: the shares do not give {owner}'s {what}: one of {suspects} has lied"
+        )
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
         if not holds:
             raise AggregationAbortedError(f"{phase}: {otherwise}")
+
+
+def _joined(names: list[str], place: dict[str, int], shares: dict[str, np.ndarray]) -> bytes | None:
+    """The secret that these holders' shares give; None if they come from none."""
+    try:
+        rows = np.stack([shares[name] for name in names])
+        return Reconstruction.at([place[name] for name in names]).secrets(rows[None])[0]
+    except BadSharesError:
+        return None

@@ -30,6 +30,13 @@ silos (K. Bonawitz et al., Practical secure aggregation, CCS 2017, theorem 6.5):
 readable message has `threshold` members. So it contains an honest signer of F, whose mask cancels
 only if the lists are equal. It is not enough that all silos that have delivered may sign: the mask
 keys of signers outside F are revealed, and open their masks with silos that got another list.
+
+Corollary, for noise whose surplus is removed (`exact_noise`). A silo reveals secrets of surplus
+after the same signatures, and for the size of its own F alone; the coalition's `colluding` shares
+reveal none. All that is revealed is thus for the one F: of n silos in it, each honest one keeps
+variance 1 / n of the certified sum's. The sum keeps at least (n - colluding) / n, so at least
+(cohort - colluding) / cohort, which is what is certified. Two statements would not do: with the
+surplus for all n silos removed, a sum over k of them keeps k / n.
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from fractions import Fraction
 from functools import cached_property
 
 Silos = frozenset[str]
@@ -71,6 +79,11 @@ class Setting:
     def one_session(self) -> bool:
         """Whether no two sessions can both end with a sum."""
         return self.candidates == self.silos or 2 * self.cohort > self.silos + self.colluding
+
+    @property
+    def certified_noise(self) -> Fraction:
+        """The least part of a sum's noise variance that stays hidden from the coalition."""
+        return Fraction(max(0, self.cohort - self.colluding), self.cohort)
 
     @property
     def safe(self) -> bool:
@@ -209,10 +222,14 @@ class ServerView:
 
     @property
     def leaks(self) -> bool:
-        """Whether the coalition learns more than one sum, or one over too few honest silos."""
+        """Whether the coalition learns more than one sum, one over too few honest silos, or one
+        with too little noise."""
         learned = self.learned()
         least = max(1, self.setting.cohort - len(self.colluding))
-        return len(learned) > 1 or any(len(part) < least for part in learned)
+        bare = self.setting.most is not None and any(
+            self.noise_left(part) < self.setting.certified_noise for part in learned
+        )
+        return bare or len(learned) > 1 or any(len(part) < least for part in learned)
 
     @cached_property
     def lists(self) -> dict[str, object]:
@@ -297,6 +314,42 @@ class ServerView:
         return all(
             peer in self.claims and self.claims[peer].session == claim.session for peer in near
         )
+
+    def noise_left(self, part: Silos) -> Fraction:
+        """The noise variance in a learned sum over these honest silos that the coalition cannot
+        remove, as a part of the whole. Needs `setting.most`."""
+        most = self.setting.most
+        assert most is not None
+        return sum(
+            (
+                Fraction(1, most - self.surplus.get(name, most - self.setting.cohort))
+                for name in part
+            ),
+            start=Fraction(0),
+        )
+
+    @cached_property
+    def surplus(self) -> dict[str, int]:
+        """How many removable parts of each honest silo's noise stay hidden from the coalition; of
+        silos that are missing, all."""
+        most = self.setting.most
+        assert most is not None
+        held = defaultdict[tuple[str, int], set[str]](set)
+        known = defaultdict[str, set[int]](set)
+        for name, chosen in self.revealing:
+            kept = most - len(chosen)
+            if kept >= most - self.setting.cohort:
+                continue  # there is no surplus
+            if name in chosen:
+                known[name].add(kept)
+            claim = self.claims[name]
+            for peer in self._near(claim.session, name, chosen):
+                held[peer, kept].add(name)
+        for (name, kept), holders in held.items():
+            own = self._own_shares(name, self.claims[name]) if name in self.claims else frozenset()
+            if len(holders | own) >= self._shares:
+                known[name].add(kept)
+        return {name: min(kept) for name, kept in known.items()}
 
     @cached_property
     def secrets(self) -> tuple[Silos, Silos]:

@@ -89,7 +89,7 @@ def _overrides(profile: str, *, local_steps: int, n_summed: int) -> list[str]:
         # The same sum without the protocol against dropouts, which is slow for so many silos.
         return [*rounds, "aggregation=masked", "~aggregation.cohort", "~aggregation.candidates"]
     cohort = f"aggregation.cohort={n_summed}"
-    return [*rounds, cohort, f"aggregation.candidates={7 * n_summed // 5}"]
+    return [*rounds, cohort, f"aggregation.candidates={min(SILOS, 7 * n_summed // 5)}"]
 
 
 def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[float, float]]:

@@ -34,6 +34,7 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Broadcast
 
@@ -97,8 +98,8 @@ class Attack:
         self.honest = [name for name in self.silos if name not in view.colluding]
         self.protocols = protocols or ready(aggregation, setting.silos)
         self.query = query_for(aggregation, setting.silos, round, size=SIZE)
-        self.terms = aggregation.terms(self.query)
-        self.stamp = (SESSION, *self.query.serial)
+        self.terms = aggregation.terms(self.query, digest_of(Broadcast({})))
+        self.stamp = (SESSION, *self.query.serial, digest_of(Broadcast({})))
         self.members, self.refused, self.held = {}, {}, {}
         self._start()
         self.adverts = self._say(BROADCAST, dict.fromkeys(self.honest, Broadcast({})))
@@ -310,6 +311,19 @@ class Attack:
         ]
         found = [row for row in eliminated(table, len(order), 2**64) if any(row)]
         return [dict(zip(rows, row)) for row in found]
+
+    def surplus(self):
+        """How many removable parts of each honest silo's noise the coalition cannot compute, by
+        silo: from secrets that silos have told, and from shares that it puts together."""
+        noise, found = self.query.removable, {}
+        for name in self.honest:
+            links = noise.chain(self.secrets[name])
+            told = {a[2] for n, a in self.revealed.items() if n == name and a[2] is not None}
+            shared = [
+                k for k in range(noise.parts) if name in self.members and self.knows(name, 2 + k)
+            ]
+            found[name] = min([*(links.index(link) for link in told), *shared, noise.parts])
+        return found
 
     def beyond(self):
         """What the coalition learns beyond what the evaluator says."""

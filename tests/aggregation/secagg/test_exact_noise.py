@@ -239,7 +239,7 @@ def test_a_wrong_share_of_one_that_has_left_is_named_where_more_answer_than_are_
         return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
 
     Sum(FIVE, [4, 5, 5, 5, 5]).lies(liar, change).refused(
-        f"{liar} is refused: its share of silo0's surplus noise"
+        f"silo0's surplus noise: wrong is that of {liar}, unless silo0"
     )
 
 

@@ -67,7 +67,17 @@ def attack(seed, name):
         assert not found.beyond()
         assert not exact or name == "ring" or found.agrees()
         assert name == "ring" or not (setting.safe and found.view.leaks)
+        if name == "secagg_exact_noise":
+            compare_noise(found, exact)
     return first, second
+
+
+def compare_noise(attack, exact):
+    """The coalition removes no more noise than the evaluator says; without replays just as much."""
+    parts = attack.query.removable.parts
+    for name, hidden in attack.surplus().items():
+        said = attack.view.surplus.get(name, parts)
+        assert hidden == said if exact else hidden >= said
 
 
 def on_ring(attack):

@@ -19,6 +19,8 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.parties.messages import digest_of
+from fedpriv.rounds.query import Broadcast
 from fedpriv.util.streams import Streams
 
 
@@ -138,7 +140,7 @@ def test_a_dropped_silo_and_one_that_was_not_drawn_stay_hidden():
     # The server does get the mask key of the silo that was not drawn, takes off all its pairwise
     # masks, and still sees nothing, because the silo's own mask is never revealed.
     assert PrivateKey(key).public.raw == roster[spared][1]
-    session = session_of((SESSION, 1, 0), roster)
+    session = session_of((SESSION, 1, 0, digest_of(Broadcast({}))), roster)
     peers = [peer for peer in roster if peer != spared]
     seeds = {
         peer: pair_seed(PrivateKey(key), PublicKey(roster[peer][1]), session) for peer in peers

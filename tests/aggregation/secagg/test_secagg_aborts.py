@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from queries import query_for
 from secure_sums import PHASES, leaving, names, parties, ready
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
+from fedpriv.aggregation.secagg import silo
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.messages import SEALED, Envelope, keys_statement, seed_commitment
 from fedpriv.crypto.digest import digest
@@ -17,9 +19,11 @@ from fedpriv.crypto.sealing import seal
 from fedpriv.crypto.secret_sharing import PRIME, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.query import Broadcast
 
 VECTORS = np.ones((5, 4))
+TOLD = digest_of(Broadcast({}))
 FIRST, LATER = (1, 0), [(1, 1), (2, 0)]
 """Serials of queries: a first one, the next in the same round, and one of the next round."""
 
@@ -100,7 +104,7 @@ def test_a_key_twice(protocols, position):
         return (
             *keys,
             protocols["silo4"].signer.key.sign(
-                keys_statement((SESSION, *FIRST), "silo4", tuple(keys))
+                keys_statement((SESSION, *FIRST, TOLD), "silo4", tuple(keys))
             ),
         )
 
@@ -121,7 +125,7 @@ def test_keys_signed_by_somebody_else(protocols):
         return (
             *content[:2],
             protocols["silo1"].signer.key.sign(
-                keys_statement((SESSION, *FIRST), "silo4", content[:2])
+                keys_statement((SESSION, *FIRST, TOLD), "silo4", content[:2])
             ),
         )
 
@@ -133,7 +137,9 @@ def test_a_silo_that_nobody_knows(protocols):
         keys = new_key(), new_key()
         stranger = (
             *keys,
-            protocols["silo1"].signer.key.sign(keys_statement((SESSION, *FIRST), "silo9", keys)),
+            protocols["silo1"].signer.key.sign(
+                keys_statement((SESSION, *FIRST, TOLD), "silo9", keys)
+            ),
         )
         return {name: advert for name, advert in roster.items() if name != "silo4"} | {
             "silo9": stranger
@@ -362,7 +368,7 @@ def test_a_wrong_share_of_a_mask_key(protocols):
 
     cast = silo_says(protocols, "silo0", 4, change)
     cast["silo4"] = leaving(cast["silo4"], 2)
-    refused(cast, "Unmasking: the shares do not (give silo4's mask key|come from one secret)")
+    refused(cast, "silo4's mask key: wrong is that of silo0, unless silo4 has dealt it so")
 
 
 def test_a_wrong_share_of_an_own_mask(everybody):
@@ -375,7 +381,41 @@ def test_a_wrong_share_of_an_own_mask(everybody):
         return revealed | {"silo1": shifted}
 
     cast = silo_says(everybody, "silo0", 4, change)
-    refused(cast, "Unmasking: the shares do not give silo1's own mask")
+    refused(cast, "silo1's own mask: wrong is that of silo0, unless silo1 has dealt it so")
+
+
+def test_a_wrong_share_among_no_more_than_are_needed_accuses_nobody_alone(everybody):
+    def change(revealed):
+        return revealed | {"silo1": revealed["silo1"] ^ np.uint32(1)}
+
+    cast = silo_says(everybody, "silo0", 4, change)
+    cast |= {name: leaving(cast[name], 4) for name in ("silo3", "silo4")}
+    refused(cast, "silo1's own mask: one of silo1, silo0, silo2 has lied")
+
+
+def test_who_deals_wrong_shares_is_among_the_names(everybody):
+    """silo2 deals silo0 a share that fits nothing, so that silo0 seems to lie."""
+    real = silo.share
+
+    def dealt(secret, least, number):
+        found = real(secret, least, number)
+        found[0] = found[0] ^ np.uint32(1)
+        return found
+
+    cast = parties(everybody, VECTORS)
+
+    def cheating(party):
+        mail = None
+        while True:
+            with patch.object(silo, "share", dealt):
+                try:
+                    sent = party.send(mail)
+                except StopIteration as end:
+                    return end.value
+            mail = yield sent
+
+    cast["silo2"] = cheating(cast["silo2"])
+    refused(cast, "silo2's own mask: wrong is that of silo0, unless silo2 has dealt it so")
 
 
 def test_shares_of_another_seed_than_the_one_committed_to(everybody):
@@ -415,7 +455,7 @@ def test_a_key_that_is_none(protocols, position, key):
         return (
             *keys,
             protocols["silo4"].signer.key.sign(
-                keys_statement((SESSION, *FIRST), "silo4", tuple(keys))
+                keys_statement((SESSION, *FIRST, TOLD), "silo4", tuple(keys))
             ),
         )
 
@@ -540,6 +580,4 @@ def test_shares_of_no_secret(protocols):
             for owner, share in revealed.items()
         }
 
-    refused(
-        silo_says(protocols, "silo0", 4, lie), "Unmasking: the shares do not come from one secret"
-    )
+    refused(silo_says(protocols, "silo0", 4, lie), "Unmasking: .* wrong is that of silo0")

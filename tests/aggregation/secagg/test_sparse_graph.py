@@ -200,7 +200,7 @@ def says(protocols, who, phase, change):
 
 
 def ring_of(roster):
-    graph = Sparse(6, 5, 1, 32).graph(session_of((SESSION, 1, 0), roster), roster)
+    graph = Sparse(6, 5, 1, 32).graph(session_of((SESSION, 1, 0, b""), roster), roster)
     return [graph.names[index] for index in graph.order]
 
 

@@ -1,14 +1,24 @@
 """The rule of safe settings against an evaluator of all that a cheating server can see."""
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import pytest
 from cheating_server import aggregation_of
+from secure_sums import names
 from strategies_of_servers import five_sets, split, two_sessions, two_sets
-from views_of_servers import SPLITTABLE, leaking_types, leaking_view, settings_of
+from views_of_servers import SPLITTABLE, leaking_types, leaking_view, settings_of, subsets
 
-from fedpriv.aggregation.secagg.threat_model import ALL, Check, Setting, Witnesses
+from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
+from fedpriv.aggregation.secagg.threat_model import (
+    ALL,
+    Check,
+    Claim,
+    ServerView,
+    Setting,
+    Witnesses,
+)
 from fedpriv.errors import ConfigError
 
 
@@ -33,6 +43,84 @@ def test_all_views_of_three_silos_find_the_splits():
         if setting.safe and leaking_view(setting, Witnesses.DELIVERED)
     }
     assert leaks == SPLITTABLE[3]
+
+
+def with_surplus(settings):
+    return [replace(setting, most=setting.silos) for setting in settings]
+
+
+def test_no_view_of_three_silos_removes_noise_that_is_certified():
+    for setting in with_surplus(settings_of(3)):
+        if setting.safe:
+            assert leaking_view(setting, Witnesses.RECEIPTS) is None, setting
+
+
+def test_surplus_for_all_taken_from_a_sum_over_some_would_leave_too_little():
+    """Where two statements are possible: a sum of three of five silos keeps three fifths."""
+    setting = Setting(silos=5, candidates=5, cohort=3, threshold=2, most=5)
+    assert not setting.safe
+    everybody = frozenset(names(5))
+    few = frozenset(names(3))
+    claims = {
+        name: Claim(listed=everybody, sets=(few if place < 2 else everybody,))
+        for place, name in enumerate(names(5))
+    }
+    view = ServerView(setting=setting, claims=claims)
+    assert few in view.learned()
+    assert view.noise_left(few) == Fraction(3, 5) < setting.certified_noise
+    safe = replace(view, setting=replace(setting, threshold=3))
+    assert safe.learned() == [everybody]
+    assert safe.noise_left(everybody) == 1
+
+
+@pytest.mark.parametrize("silos", [4, 5])
+def test_no_set_of_a_safe_setting_keeps_less_noise_than_is_certified(silos):
+    """All sizes of the set, all numbers of colluding silos in it, and all drop-outs after it."""
+    every = names(silos)
+    for setting in with_surplus(settings_of(silos)):
+        if not setting.safe:
+            continue
+        colluding = frozenset(every[silos - setting.colluding :])
+        for chosen in subsets(every, setting.cohort):
+            for silent in subsets(set(every) - colluding):
+                claims = {
+                    name: Claim(listed=frozenset(every), sets=() if name in silent else (chosen,))
+                    for name in every
+                    if name not in colluding
+                }
+                view = ServerView(setting=setting, claims=claims, colluding=colluding)
+                assert not view.leaks, (setting, chosen, silent)
+                for part in view.learned():
+                    hidden = len(chosen - colluding)
+                    assert view.noise_left(part) == Fraction(hidden, len(chosen))
+
+
+@pytest.mark.parametrize("silos", [3, 4, 7, 10, 20, 50, 100])
+def test_defaults_of_exact_noise_are_safe_and_certify_what_stays(silos):
+    """With no number set, and with as many colluding silos as are admitted."""
+    most = -1
+    for colluding in range(silos):
+        aggregation = SecAggExactNoise(colluding=colluding)
+        try:
+            size = aggregation.cohort_size(silos)
+        except ConfigError:
+            break
+        most = colluding
+        threshold, cohort, candidates = aggregation._numbers(silos)
+        setting = Setting(
+            silos=silos,
+            candidates=candidates,
+            cohort=cohort,
+            threshold=threshold,
+            colluding=colluding,
+            most=candidates,
+        )
+        assert setting.safe
+        assert (size.least, size.most) == (cohort, candidates)
+        _, server, _ = aggregation.threat_model().observers
+        hidden = Fraction(cohort - server.own_shares - server.colluding, cohort)
+        assert hidden <= setting.certified_noise
+    assert most >= 0
 
 
 NEEDED = {

@@ -52,7 +52,8 @@ def claims_for(name: str, setting: Setting, checks: frozenset[Check]) -> Iterato
     """All that a silo can be told. What a check that is on refuses is left out."""
     every = frozenset(names(setting.silos))
     yield None
-    sizes = (setting.cohort, setting.cohort) if Check.SET_SIZE in checks else (0, None)
+    most = setting.cohort if setting.most is None else setting.most
+    sizes = (setting.cohort, most) if Check.SET_SIZE in checks else (0, None)
     taken = [frozenset()]
     if Check.GENUINE_KEYS not in checks:
         taken += subsets(every - {name}, 1)

@@ -23,6 +23,8 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import digest_of
+from fedpriv.rounds.query import Broadcast
 from fedpriv.util.streams import Streams
 
 D = 4
@@ -64,7 +66,8 @@ class MaskedRound(Round):
 
     def __init__(self, sends, aggregation=Masked()):  # noqa: B008
         super().__init__(aggregation, sends)
-        purpose = digest("masked", *self.query.serial, *self.silos)
+        told = digest_of(Broadcast({}))
+        purpose = digest("masked", *self.query.serial, told, *self.silos)
         seeds = {
             frozenset([u, v]): self.protocols[u].seeds[v] for u, v in combinations(self.silos, 2)
         }

@@ -1,0 +1,134 @@
+"""`fedpriv keys`: make, show, add, rotate and revoke the keys of parties."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_name, write_key
+from fedpriv.crypto.roster import Roster, RosterEntry
+from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
+from fedpriv.errors import FedprivError
+
+EPILOG = """\
+examples:
+  fedpriv keys new server silo0 silo1 --keys keys --roster roster.csv
+  fedpriv keys new silo2 --keys keys           # on the silo's machine; prints its public key
+  fedpriv keys add silo2 KEY --roster roster.csv
+  fedpriv keys show --roster roster.csv
+  fedpriv keys rotate silo0 --keys keys --roster roster.csv
+  fedpriv keys revoke silo1 --roster roster.csv
+  fedpriv engine.roster=roster.csv engine.keys=keys ...
+"""
+
+
+def main(args: list[str]) -> None:
+    """Run one of the actions. Raises FedprivError for what it cannot do; then nothing changes."""
+    own = _parser().parse_args(args)
+    if own.action == "show":
+        _show(read_roster(own.roster))
+        return
+    names = own.names if own.action == "new" else [own.name]
+    for name in names:
+        require_name(name)
+    if own.action == "new":
+        _new(names, own.keys, own.roster)
+    elif own.action == "rotate":
+        _rotate(own.name, own.keys, own.roster)
+    else:
+        roster = read_roster(own.roster) if own.roster.exists() else Roster(())
+        if own.action == "add":
+            roster = roster.rotated(own.name, _public(own.key))
+        else:
+            roster = roster.revoked(own.name)
+        roster.write(own.roster)
+        _show(roster, own.name)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedpriv keys",
+        description="Long-term keys of parties. Private keys are readable for their owner only.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+
+    def action(name: str, text: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+    new = action("new", "make keys, and write the public ones into the roster if one is named")
+    new.add_argument("names", nargs="+", metavar="PARTY")
+    new.add_argument("--keys", type=Path, required=True, metavar="FOLDER")
+    new.add_argument("--roster", type=Path, metavar="FILE")
+    add = action("add", "write a party's public key into the roster, and revoke the one before")
+    add.add_argument("name", metavar="PARTY")
+    add.add_argument("key", metavar="KEY", help="64 hexadecimal digits")
+    rotate = action("rotate", "replace a party's key, and revoke the one before")
+    rotate.add_argument("name", metavar="PARTY")
+    rotate.add_argument("--keys", type=Path, required=True, metavar="FOLDER")
+    revoke = action("revoke", "revoke a party's key")
+    revoke.add_argument("name", metavar="PARTY")
+    show = action("show", "show the roster with its fingerprints")
+    for one in (add, rotate, revoke, show):
+        one.add_argument("--roster", type=Path, required=True, metavar="FILE")
+    return parser
+
+
+def _new(names: list[str], folder: Path, file: Path | None) -> None:
+    known = read_roster(file) if file is not None and file.exists() else Roster(())
+    for name in names:
+        if names.count(name) > 1:
+            raise FedprivError(f"{name}: is named twice")
+        if key_path(folder, name).exists():
+            raise FedprivError(f"{key_path(folder, name)}: exists; fedpriv keys rotate replaces it")
+        if name in known.keys:
+            raise FedprivError(f"{file}: {name} has a key; fedpriv keys rotate replaces it")
+    made = {name: SigningKey.generate() for name in names}
+    for name, key in made.items():
+        write_key(key_path(folder, name), key)
+        known = known.rotated(name, key.verification_key)
+    if file is not None:
+        known.write(file)
+    _show(known, *names)
+
+
+def _rotate(name: str, folder: Path, file: Path) -> None:
+    path = key_path(folder, name)
+    before = read_key(path)
+    roster = read_roster(file)
+    if roster.key(name) != before.verification_key:
+        raise FedprivError(f"{path}: is not the key of {name} in {file}")
+    key = SigningKey.generate()
+    # Both keys are on disk until the roster holds the new one.
+    spare = path.with_name(path.name + ".new")
+    write_key(spare, key)
+    rotated = roster.rotated(name, key.verification_key)
+    rotated.write(file)
+    spare.replace(path)
+    _show(rotated, name)
+
+
+def _public(text: str) -> VerificationKey:
+    try:
+        return VerificationKey(bytes.fromhex(text))
+    except ValueError:
+        raise FedprivError(f"{text}: a public key has {2 * KEY_BYTES} hexadecimal digits") from None
+
+
+def _show(roster: Roster, *names: str) -> None:
+    """Print the keys of some parties, or of all."""
+    shown = [entry for entry in roster.entries if not names or entry.party in names]
+    width = max([len("party"), *(len(entry.party) for entry in shown)])
+    print(f"{'party':{width}}  number  state    fingerprint" + " " * 30 + "public key")
+    for entry in shown:
+        print(_line(entry, width))
+
+
+def _line(entry: RosterEntry, width: int) -> str:
+    key = entry.key
+    return (
+        f"{entry.party:{width}}  {entry.number:6}  {entry.state:7}  {key.fingerprint}  "
+        f"{key.raw.hex()}"
+    )

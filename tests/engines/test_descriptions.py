@@ -1,0 +1,171 @@
+"""Descriptions of parties travel as data: they come back unchanged, and reading them runs no code
+but that of dataclasses."""
+
+import json
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scripted_parties import Role
+
+from fedpriv.engines.descriptions import describe, restore
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError
+from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.party import PartySpec
+from fedpriv.runtime import prepare
+from fedpriv.testing import experiment
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass(frozen=True)
+class Held:
+    number: int
+    name: str = "a"
+
+
+def through(spec):
+    return restore(decode(encode(describe(spec, "silo0"))))
+
+
+def same(one, other):
+    """Whether two values are equal in types and fields, tensors and arrays included."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if is_dataclass(one):
+        names = [f.name for f in fields(one) if f.init]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    return one == other or (one != one and other != other)
+
+
+class Opened(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class Engine(InProcess):
+    """Keeps the descriptions that it is asked to open."""
+
+    def open(self, specs, memories):
+        raise Opened(specs)
+
+
+def specs_of(*words):
+    exp = experiment("data=breast_cancer", "allocator.n_silos=4", "rounds=2", *words)
+    with pytest.raises(Opened) as opened:
+        prepare(replace(exp, engine=Engine()))
+    return opened.value.args[0]
+
+
+RUNS = [
+    ("algo=uldp_avg_w", "aggregation=private_weighting", "aggregation.key_bits=1024"),
+    ("algo=dp_erm", "model=bounded_linear", "aggregation=secagg"),
+    ("algo=uldp_sgd", "aggregation=secagg_exact_noise"),
+    ("algo=uldp_sgd", "aggregation=masked", "mechanism=discrete_gaussian"),
+    ("algo=secured_fl", "aggregation=admm", "aggregation.masking=true"),
+    ("algo=scaffold",),
+    ("algo=local_only",),
+]
+
+
+@pytest.mark.parametrize("words", RUNS, ids=" ".join)
+def test_real_descriptions_come_back_unchanged(words):
+    for spec in specs_of(*words).values():
+        back = through(spec)
+        assert same(spec, back)
+        assert back.settings.digest == spec.settings.digest
+        if hasattr(spec, "network"):
+            pairs = zip(spec.network.module.parameters(), back.network.module.parameters())
+            assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_plain_values_come_back_with_their_types():
+    held = (
+        *(None, True, 10**400, 1.5, float("inf"), "text", b"\0bytes", Path("a/b"), Colour.RED),
+        *([1, [2]], {1: "a", (2, 3): frozenset({4})}, {"x"}, Held(3), np.float64(0.1)),
+        *(np.arange(3, dtype=np.uint8), torch.tensor([[1.5]]), torch.tensor([7])),
+    )
+    assert same(through(Role(held)).belongings, held)
+
+
+@pytest.mark.parametrize("held", [print, object(), Held, lambda: None, iter(())])
+def test_what_is_no_data_is_one_line(held):
+    with pytest.raises(ConfigError) as found:
+        describe(Role([held]), "silo3")
+    assert "silo3.belongings[0]" in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+def test_a_class_that_no_other_process_can_import_is_one_line():
+    @dataclass(frozen=True)
+    class Hidden(PartySpec):
+        def open(self, memory):
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match="no module that other processes can import"):
+        describe(Hidden(), "silo0")
+
+
+def forged(**node):
+    return json.dumps(node), []
+
+
+ROLE = "scripted_parties:Role"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"cos\nsystem\n(S'true'\ntR.",
+        ("{", []),
+        ("[]", []),
+        ("{}", []),
+        ("[" * 100_000, []),
+        forged(**{"class": "os:system", "fields": {"command": "touch ran"}}),
+        forged(**{"class": "subprocess:Popen", "fields": {"args": ["touch", "ran"]}}),
+        forged(**{"class": "builtins:exec", "fields": {"source": "open('ran', 'w')"}}),
+        forged(**{"class": "no.such.module:X", "fields": {}}),
+        forged(**{"class": f"{Role.__module__}:Role.open.__globals__", "fields": {}}),
+        forged(**{"class": ROLE, "fields": {"unknown": 1}}),
+        forged(**{"class": ROLE, "fields": {"belongings": {"array": 0}}}),
+        forged(**{"class": f"{__name__}:Held", "fields": {"number": 1}}),
+        forged(enum="os:system", name="x"),
+        (json.dumps({"class": ROLE, "fields": {"belongings": {"array": 0}}}), ["no array"]),
+    ],
+    ids=lambda message: str(message)[:60],
+)
+def test_forged_descriptions_run_nothing_and_are_one_error(message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"description|no class|dataclass|cannot be imported|Expecting"
+    ):
+        restore(message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_pickle_is_read_where_parties_live():
+    """A party's process would have to import one of these to unpickle."""
+    import ast
+
+    import fedpriv.engines as engines
+    import fedpriv.parties as parties
+
+    for room in (engines, parties):
+        for path in Path(room.__file__).parent.glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [a.name for a in getattr(node, "names", []) if isinstance(a, ast.alias)]
+                assert not {"pickle", "cloudpickle", "ray.cloudpickle"} & set(names), path

@@ -1,0 +1,158 @@
+"""Runs whose parties have keys of their own, in files."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from command import run
+from runs import experiment
+
+from fedpriv.crypto.key_files import KeyFiles, key_path, write_key
+from fedpriv.crypto.roster import Roster
+from fedpriv.crypto.signatures import SigningKey
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.loop import train
+from fedpriv.runtime import prepare
+
+NAMES = ("server", "silo0", "silo1", "silo2")
+WORDS = ("algo=uldp_avg", "preset.n_silos=3", "rounds=2", "aggregation=secagg")
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder with everybody's keys, and their roster; the words that use them."""
+    keys = {name: SigningKey.generate() for name in NAMES}
+    for name, key in keys.items():
+        write_key(key_path(tmp_path / "keys", name), key)
+    Roster.of(keys).write(tmp_path / "roster.csv")
+    return tmp_path
+
+
+def words_of(folder):
+    return (f"engine.roster={folder / 'roster.csv'}", f"engine.keys={folder / 'keys'}")
+
+
+def test_a_run_takes_its_keys_from_files_and_keeps_no_private_one(files, tmp_path):
+    folder = tmp_path / "run"
+    train(experiment(*WORDS, *words_of(files)), "rounds: 2\n", folder, quiet=True)
+    assert Roster.read(folder / "roster.csv") == Roster.read(files / "roster.csv")
+    written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    for name in NAMES:
+        text = key_path(files / "keys", name).read_text().strip()
+        assert text.encode() not in written
+        assert bytes.fromhex(text) not in written
+    assert RunFolder(folder).load_checkpoint() is not None
+
+
+def test_a_description_holds_no_key(files):
+    """The coordinator knows where a party looks for its key, and no key."""
+    with prepare(experiment(*WORDS, *words_of(files))) as prepared:
+        for name, spec in prepared.session.specs.items():
+            assert spec.identity == KeyFiles(name, str(files / "keys"), str(files / "roster.csv"))
+            secret = bytes.fromhex(key_path(files / "keys", name).read_text())
+            assert secret not in pickle.dumps(spec)
+
+
+def wrong(folder):
+    write_key(key_path(folder / "keys", "silo1"), SigningKey.generate())
+
+
+def missing(folder):
+    key_path(folder / "keys", "silo1").unlink()
+
+
+def readable(folder):
+    key_path(folder / "keys", "silo1").chmod(0o644)
+
+
+def revoked(folder):
+    path = folder / "roster.csv"
+    Roster.read(path).revoked("silo1").write(path)
+
+
+def unknown(folder):
+    path = folder / "roster.csv"
+    entries = tuple(entry for entry in Roster.read(path).entries if entry.party != "silo1")
+    Roster(entries).write(path)
+
+
+def rotated(folder):
+    path = folder / "roster.csv"
+    Roster.read(path).rotated("silo1", SigningKey.generate().verification_key).write(path)
+
+
+def damaged(folder):
+    path = folder / "roster.csv"
+    path.write_text(path.read_text().replace("active", "alive", 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (wrong, "silo1.key does not fit .*roster.csv: roster: the key in use of silo1 is another"),
+        (missing, "silo1.key: No such file"),
+        (readable, "silo1.key: others can read it"),
+        (revoked, "roster.csv: silo1 has no key that is not revoked"),
+        (unknown, "roster.csv: silo1 has no key that is not revoked"),
+        (rotated, "silo1.key does not fit"),
+        (damaged, "roster.csv, line 2"),
+    ],
+)
+def test_a_wrong_key_is_one_line_and_begins_no_run(change, why, files):
+    change(files)
+    with pytest.raises(FedprivError, match=why) as refused:
+        prepare(experiment(*WORDS, *words_of(files)))
+    assert "\n" not in str(refused.value)
+    done = run("data=breast_cancer", *WORDS, *words_of(files), cwd=files)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert not (files / "outputs").exists()
+
+
+@pytest.mark.parametrize("change", [wrong, revoked, rotated])
+def test_a_party_with_another_roster_understands_nobody(change, files, tmp_path):
+    """It signs and verifies for its own roster: a coordinator cannot give it another one."""
+    exp = experiment(*WORDS, *words_of(files))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    keys = {name: SigningKey.generate() for name in NAMES}
+    keys["silo2"] = SigningKey(bytes.fromhex(key_path(files / "keys", "silo2").read_text()))
+    for name, key in keys.items():
+        write_key(key_path(theirs / "keys", name), key)
+    Roster.of(keys).write(theirs / "roster.csv")
+    with prepare(exp) as prepared:
+        spec = prepared.session.specs["silo2"]
+        other = KeyFiles("silo2", str(theirs / "keys"), str(theirs / "roster.csv"))
+        prepared.session.specs["silo2"] = replace(spec, identity=other)
+        prepared.session.reopen({"silo2": {}})
+        prepared.ready = False
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert result.aborted is not None
+        assert "silo2" in result.aborted or "server" in result.aborted
+
+
+def test_roster_and_keys_come_together():
+    for one in ({"roster": "r.csv"}, {"keys": "k"}):
+        with pytest.raises(ConfigError, match="a path, with engine"):
+            InProcess(**one)
+
+
+def test_over_ray_a_pinned_key_needs_a_journal():
+    """A silo that forgets its set-ups could be led into an old one, whose signatures are valid."""
+    from fedpriv.engines.ray import RayEngine
+
+    with pytest.raises(ConfigError, match=r"engine\.journals=None: a folder"):
+        RayEngine(roster="r.csv", keys="k")
+    assert RayEngine(roster="r.csv", keys="k", journals="j").journals == "j"
+
+
+def test_a_resumed_run_keeps_pinned_keys_and_replaces_made_ones(files, tmp_path):
+    pinned, made = tmp_path / "pinned", tmp_path / "made"
+    for folder, words in ((pinned, words_of(files)), (made, ())):
+        train(experiment(*WORDS, *words, "rounds=1"), "rounds: 1\n", folder, quiet=True)
+        before = Roster.read(folder / "roster.csv")
+        train(experiment(*WORDS, *words), "rounds: 1\n", folder, True, quiet=True)
+        after = Roster.read(folder / "roster.csv")
+        assert (before == after) == (folder == pinned)
