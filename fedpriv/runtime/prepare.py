@@ -78,6 +78,7 @@ def prepare(
     exp.engine.check(device)
     model, params = _initial_model(exp)
     _check_trainer(exp, model, params, device)
+    exp.algo.check_network(model, exp.data)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
     allocation, federation = _allocated(exp, corpus)
