@@ -20,6 +20,7 @@ from fedpriv.errors import ConfigError, FedprivError, complain
 from fedpriv.runs import data_command, epsilon_forecast
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
+from fedpriv.runs.reserved import reserved
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
 from fedpriv.runs.tables import METRICS
 from fedpriv.settings.compose import (
@@ -43,6 +44,7 @@ def run(args: list[str]) -> None:
     resumed = None
     existing = Path()
     target = ""
+    own: list[str] = []
     number = 0
     jobs: list[Job] = []
     for number, config in enumerate(each_job(line, conf_dir())):
@@ -58,19 +60,30 @@ def run(args: list[str]) -> None:
             build(config)
         if number == 0 and resumed is None:
             existing, target = _check_writable(config, multirun)
+            own = _own_words(config, args, target)
     if resumed is not None:
         resume(line, str(resumed), number + 1)
-    elif not multirun:
-        RunFolder(Path(target)).require_free()  # before Hydra writes its records there
-        start_hydra(args, existing)
-    elif launcher:
-        jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
-        _sweep(lambda: launcher.launch(jobs), Path(target))
-    else:
-        # Hydra would otherwise name the folder by its own start time.
-        named = any(word.partition("=")[0] == "hydra.sweep.dir" for word in args)
-        own = [] if named else [f"hydra.sweep.dir='{target}'"]
-        _sweep(lambda: start_hydra([*args, *own], existing), Path(target))
+        return
+    with reserved(Path(target), existing):  # before Hydra writes its records there
+        if not multirun:
+            RunFolder(Path(target)).require_free()
+            start_hydra(args, existing)
+        elif launcher:
+            jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
+            _sweep(lambda: launcher.launch(jobs), Path(target))
+        else:
+            _sweep(lambda: start_hydra([*args, *own], existing), Path(target))
+
+
+def _own_words(config: DictConfig, args: list[str], target: str) -> list[str]:
+    """What Hydra's sweepers are told beside the words that were typed: the folder, which they would
+    name by their own start time, and the seed of a search, so that a repeated one continues."""
+    typed = {word.partition("=")[0].lstrip("+") for word in args}
+    seed = "hydra.sweeper.sampler.seed"
+    words = {"hydra.sweep.dir": f"'{target}'"}
+    if OmegaConf.select(config, seed, default="none") is None:
+        words[seed] = str(config.seed)
+    return [f"{key}={value}" for key, value in words.items() if key not in typed]
 
 
 def _sweep(launch: Callable[[], None], folder: Path) -> None:

@@ -34,6 +34,7 @@ from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from torch import nn
 
     from fedpriv.data.allocation import Allocation
     from fedpriv.data.base import DataSet
@@ -93,6 +94,16 @@ class Algorithm(ABC):
         The framework calls it twice: before data are loaded, when `silo_records` is empty and the
         noise may not be calibrated, and once the plan is complete.
         """
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        """Raise ConfigError for a network that this algorithm cannot train. The framework calls it
+        before data are loaded.
+
+        data: not loaded; its shapes are known.
+        """
+        from fedpriv.training.network_uses import check_local_training
+
+        check_local_training(network, pooled=self.contributors.pooled)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         """The arguments that have no effect under these settings: name: the setting that makes it

@@ -124,6 +124,10 @@ class CdpFedAvg(RecordMethod):
     def rounds_alike(self) -> bool:
         return self.cohort is None
 
+    @property
+    def isolated(self) -> bool:
+        return False
+
     def check(self, plan: Plan) -> None:
         silos = plan.federation.n_silos
         mechanism = plan.mechanism
@@ -131,6 +135,8 @@ class CdpFedAvg(RecordMethod):
         require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.training_noise()  # raises where it has none
         super().check(plan)
+        if self.calibration == "certified":
+            plan.observer(self.observer)  # raises where the aggregation has none
         mechanism.check_encoding(1, plan.encoding, self.local_lr)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:

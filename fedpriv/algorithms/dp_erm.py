@@ -114,6 +114,10 @@ class DpErm(RecordMethod):
         """eta_t, the learning rate of step t = 1, 2, ..., counted over all rounds."""
         return 2 / (self.strong_convexity * (step + self.offset))
 
+    @property
+    def isolated(self) -> bool:
+        return False
+
     def check(self, plan: Plan) -> None:
         mechanism = plan.mechanism
         sizes = plan.federation.silo_records

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
+from fedpriv.errors import require
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Plan
@@ -30,6 +32,11 @@ from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contributions import Contributions
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.data.base import DataSet
 
 PARAMS = "params"
 
@@ -44,6 +51,14 @@ class LocalOnly(FedAvg):
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         return {"global_lr": "algo=local_only, which has no average"}
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        from fedpriv.training.initial import undrawable
+
+        super().check_network(network, data)
+        layer = undrawable(network)
+        allowed = "layers with reset_parameters, because each silo draws its own initial weights"
+        require(layer is None, "model", type(layer).__name__, allowed)
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(NoNoise(), size=0, stateful=True),)

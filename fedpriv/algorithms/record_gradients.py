@@ -57,6 +57,7 @@ from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,9 @@ class RecordGradients(Algorithm):
         )
         for parameters in plan.query_parameters.values():
             parameters.mechanism.check_encoding(parameters.n_summed, parameters.encoding)
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        self.method.check_network(network, data)
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         # The claim of given noise depends on delta.

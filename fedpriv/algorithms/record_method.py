@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import Algorithm, require_plain_sgd, require_target
@@ -19,6 +20,9 @@ from fedpriv.data.flags import flags, select
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Federation, Plan
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,11 @@ class RecordMethod(Algorithm, ABC):
         return True
 
     @property
+    def isolated(self) -> bool:
+        """Whether what a record drops is independent of other records."""
+        return True
+
+    @property
     def adjacency(self) -> str:
         """How neighbouring data sets differ."""
         return REPLACE
@@ -86,15 +95,17 @@ class RecordMethod(Algorithm, ABC):
             noisy = self.calibration == "given" or parameters.mechanism.clips
             require(noisy, "algo.calibration", self.calibration, allowed)
         require_plain_sgd(plan)
+        # The loss of a single record is not defined, so it has no gradient to clip.
+        allowed = "another for this data set, whose loss compares records"
+        single = plan.federation.records_per_draw == 1
+        require(single, "algo", type(self).__name__.lower(), allowed)
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        from fedpriv.training.network_uses import check_record_gradients
+
+        check_record_gradients(network, data.shape, text=data.text, isolated=self.isolated)
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        """The allocation in which each user trains on at most k records, over all silos. Raises
-        ConfigError for data whose loss compares records: a single record then has no gradient to
-        clip."""
-        allowed = (
-            "another data set: its loss compares records, so that one record has no gradient of "
-            "its own"
-        )
-        require(data.records_per_draw == 1, "data", type(data).__name__.lower(), allowed)
+        """The allocation in which each user trains on at most k records, over all silos."""
         k = self.records_per_user
         return allocation if k is None else select(allocation, flags(allocation.counts(), k), k)

@@ -31,6 +31,9 @@ from fedpriv.rounds.state import State
 from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from fedpriv.data.base import DataSet
     from fedpriv.mechanisms.base import Mechanism
 
 INITIAL = "initial"
@@ -55,6 +58,15 @@ class SecuredFl(FedAvg):
     @property
     def label(self) -> str:
         return "SecureD-FL"
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        from fedpriv.training.initial import undrawable
+
+        super().check_network(network, data)
+        layer = undrawable(network)
+        drawn = self.init_weights == "shared" or layer is None
+        allowed = f"shared, because {type(layer).__name__} has no reset_parameters"
+        require(drawn, "algo.init_weights", self.init_weights, allowed)
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         return {INITIAL: mechanism, UPDATE: mechanism}

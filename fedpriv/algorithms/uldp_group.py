@@ -37,6 +37,7 @@ from fedpriv.training.contributions import Contributions, ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+    from torch import nn
 
 LOOKING_RULES = ("max", "median")
 """Rules that choose the group size from the users' numbers of records, which are private."""
@@ -82,13 +83,20 @@ class UldpGroup(WholeSilo):
     def check(self, plan: Plan) -> None:
         plan.mechanism.training_noise()  # raises where it has none
         require_plain_sgd(plan)
+        group = plan.federation.records_per_draw
+        allowed = "a number: the loss of this data set compares records of a user"
+        require(self.group_size != ALL or group == 1, "algo.group_size", ALL, allowed)
+
+    def check_network(self, network: nn.Module, data: DataSet) -> None:
+        from fedpriv.training.network_uses import check_record_gradients
+
+        group = data.records_per_draw
+        check_record_gradients(network, data.shape, text=data.text, group=group)
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         counts = allocation.counts()
         group = data.records_per_draw
         if self.group_size == ALL:
-            allowed = "a number: the loss of this data set compares records of a user"
-            require(group == 1, "algo.group_size", ALL, allowed)
             return allocation
         k = group_size(
             self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts

@@ -237,8 +237,10 @@ class DpSgdNoise(Noise):
         if view.target.adjacency == REPLACE:
             return NonPrivateDpEvent(), ("FAILS: Poisson batches are for records that come or go",)
         steps, rate = self.plan(view.records)
-        step = PoissonSampledDpEvent(rate, view.mechanism.event())
-        return SelfComposedDpEvent(step, steps), ()
+        release = view.mechanism.event()
+        if isinstance(release, NonPrivateDpEvent):  # no accountant knows a part of it
+            return release, ()
+        return SelfComposedDpEvent(PoissonSampledDpEvent(rate, release), steps), ()
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return ("a silo's number of training records is public",)

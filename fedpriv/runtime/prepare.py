@@ -84,6 +84,7 @@ def prepare(
     network, params = _initial_network(exp)
     model = network.module
     _check_trainer(exp, model, params, device)
+    exp.algo.check_network(model, exp.data)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
     allocation, federation = _allocated(exp, corpus)

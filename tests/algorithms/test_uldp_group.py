@@ -221,4 +221,4 @@ def test_with_all_records_a_record_has_a_certificate_and_no_user_has():
     assert {event.unit for event in seen} == {"record"}
     assert all(event.certified != NonPrivateDpEvent() for event in seen)
     with pytest.raises(ConfigError, match=r"algo\.group_size=all: a number"):
-        algo.training_records(before, TcgaBrca())
+        events(algo, sizes, k=None, group=TcgaBrca().records_per_draw)

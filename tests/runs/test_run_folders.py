@@ -312,6 +312,7 @@ def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
     lost = next(number for number, process in enumerate(both) if process.returncode)
     assert "another process is running" in errors[lost] or "already holds a run" in errors[lost]
     assert f"clip: {2 - lost}\n" in (tmp_path / "run" / "config.yaml").read_text()
+    assert f"algo.clip={2 - lost}\n" in (tmp_path / "run/.hydra/overrides.yaml").read_text()
     assert [row["round"] for row in RunFolder(tmp_path / "run").rows("metrics.csv")] == [
         "0",
         "1",

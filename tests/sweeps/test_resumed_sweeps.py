@@ -153,17 +153,16 @@ def test_the_same_with_other_launchers(launcher, plugin, tmp_path):
     assert attempts(tmp_path / "launched") == before
 
 
-def test_optuna_searches_by_the_metric_that_a_run_ends_with(tmp_path):
+def test_optuna_searches_by_the_last_metric_and_a_repeated_search_continues(tmp_path):
     if importlib.util.find_spec("hydra_plugins.hydra_optuna_sweeper") is None:
         pytest.skip("needs hydra_optuna_sweeper")
-    search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=1")
-    chosen = (
-        "hydra.sweeper.direction=maximize",
-        "algo.clip=interval(0.1,1)",
-        "hydra.sweep.dir=search",
-    )
-    done = run_child("-m", *RUN, *search, *chosen, cwd=tmp_path)
+    search = ("hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", "hydra.sweeper.direction=maximize")
+    words = ("-m", *RUN, *search, "algo.clip=interval(0.1,1)", "hydra.sweep.dir=search")
+    done = run(*words, "hydra.sweeper.n_trials=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    done = run(*words, "hydra.sweeper.n_trials=3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert attempts(tmp_path / "search") == {"0": 2, "1": 2, "2": 2}
     finals = [pd.read_csv(tmp_path / f"search/{n}/metrics.csv").accuracy.iloc[-1] for n in range(3)]
     found = yaml.safe_load((tmp_path / "search/optimization_results.yaml").read_text())
     assert found["best_value"] == pytest.approx(max(finals))
