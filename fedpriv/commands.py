@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fedpriv.data.allocation_report import draw, table
 from fedpriv.errors import ConfigError, FedprivError, complain
-from fedpriv.runs import epsilon_forecast
+from fedpriv.runs import epsilon_command
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
@@ -161,7 +161,7 @@ def _remove_unstarted(folder: Path, existing: Path) -> None:
 @one_line_errors()
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the settings, without training."""
-    epsilon_forecast.show(args)
+    epsilon_command.main(args)
 
 
 @one_line_errors()

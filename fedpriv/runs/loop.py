@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpriv.accountants.events import DECLARED, RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
+from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import FedprivError, require
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
@@ -101,9 +102,13 @@ def train(
                 dp_valid=_is_private(experiment, prepared, rows),
                 set_ups=prepared.set_ups,
             )
+            notes = beyond_target(rows, records.target) if records.target else []
+            for note in notes:
+                LOGGER.warning(note)
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
-        summary(path, experiment, rows, ending=ending, repeated=sum(records.charged_twice.values()))
+        repeated = sum(records.charged_twice.values())
+        summary(path, experiment, rows, ending=ending, repeated=repeated, notes=notes)
 
 
 @contextlib.contextmanager
@@ -177,6 +182,8 @@ class _TrainingLoop:
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
         with Progress(rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
+            if self.records.target:
+                progress.say(self.records.target.text)
             if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):
                 progress.expect(estimate)
             while number < rounds:
@@ -187,7 +194,7 @@ class _TrainingLoop:
                 watch = Stopwatch()
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
-                # With a budget any round may turn out to be the last.
+                # With a limit any round may turn out to be the last.
                 shown = self._is_shown(number + 1) or self._limited
                 with watch.phase("accounting"):
                     after = ledger.copy()
@@ -247,15 +254,19 @@ class _TrainingLoop:
 
     @property
     def _limited(self) -> bool:
-        """Whether a budget may end the run."""
-        algo = self.experiment.algo
-        return self.experiment.accountant.budget is not None or bool(algo.budget_limits)
+        """Whether a limit of epsilon may end the run. The noise of a target is enough for every
+        planned round, but not for repeated ones, nor for silos that know a larger share of it since
+        others were lost."""
+        accountant = self.experiment.accountant
+        if accountant.target is not None:
+            return bool(self.records.charged_twice or self.prepared.absent)
+        return accountant.budget is not None or bool(self.experiment.algo.budget_limits)
 
     def _exceeded(self, rows: list[EpsilonRow]) -> str | None:
-        """The first budget that the epsilons of `rows` exceed; None if there is none."""
-        budget = self.experiment.accountant.budget
-        if budget is not None and self._headline(rows) > budget:
-            return f"accountant.budget={budget:g}"
+        """The first limit that the epsilons of `rows` exceed; None if there is none."""
+        accountant = self.experiment.accountant
+        if accountant.limit is not None and self._headline(rows) > accountant.limit:
+            return accountant.limit_text
         algo = self.experiment.algo
         spent = headlines(rows, algo.headline_observer)
         for group, limit in algo.budget_limits.items():

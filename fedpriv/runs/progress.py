@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -144,12 +144,14 @@ def summary(
     *,
     ending: str | None,
     repeated: int,
+    notes: Sequence[str] = (),
 ) -> None:
     """Print first and last metrics, the epsilons of each observer, and where the files are.
 
     epsilons: rows of the last round.
     ending: why the run ended early, if it did.
     repeated: attempts at rounds that are charged but not recorded.
+    notes: further lines.
     """
     console = Console()
     rows = Tables(folder).rows(METRICS)
@@ -165,7 +167,9 @@ def summary(
     if repeated:
         console.print(CHARGED_TWICE.format(repeated))
     if ending:
-        console.print(f"Ended early: {ending}")
+        console.print(f"Ended early: {ending}", soft_wrap=True)
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     if experiment.options.randomness == "simulation":
         console.print(
             "Simulation: noise comes from a seed, so this model is NOT private "

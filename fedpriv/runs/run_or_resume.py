@@ -16,7 +16,7 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, STATUS, RunFolder, read_status
 from fedpriv.runs.journal import JOURNAL
 from fedpriv.runs.loop import train
-from fedpriv.runs.stored_config import read_config, stored_experiment
+from fedpriv.runs.stored_config import read_config, require_same_rounds, stored_experiment
 from fedpriv.settings.compose import CommandLine
 from fedpriv.settings.experiment import Experiment
 
@@ -40,6 +40,7 @@ def run_or_resume(
                 f"{folder}: holds a run with other settings ({', '.join(other)}); name another "
                 "folder"
             )
+        require_same_rounds(known, experiment.options.rounds)
         finished = read_status(folder).get("state") == "done"
         if finished and known["rounds"] == experiment.options.rounds:
             _require_same_records(folder, experiment)
