@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
-from fedpriv.runs.progress import Progress, summary
+from fedpriv.runs.progress import OnRound, Progress, summary
 from fedpriv.runs.records import RunRecords, labels_of, with_labels
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.settings.experiment import Experiment
@@ -44,6 +45,7 @@ def train(
     origin: Origin | None = None,
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
+    on_round: OnRound | None = None,
 ) -> None:
     """Run an experiment into folder `path`, or resume it from its last checkpoint.
 
@@ -51,6 +53,7 @@ def train(
     origin: the origin of this configuration, if it is known.
     shared_writers: threads that write the checkpoints; None: the run has its own.
     quiet: show neither progress nor results.
+    on_round: see `Progress`.
 
     Errors in the settings or the data are raised before the folder is touched. Later failures are
     recorded in status.json and raised again.
@@ -93,12 +96,14 @@ def train(
                 records = RunRecords(
                     experiment, prepared, folder, origin, journal, writer, saved, labels
                 )
-                rows, ending = _TrainingLoop(experiment, prepared, records, log, quiet).run()
+                loop = _TrainingLoop(experiment, prepared, records, log, quiet, on_round)
+                rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
             folder.status(
                 state="done",
                 reason=ending,
+                epsilon=_bounded(headline(rows, experiment.algo.headline_observer)),
                 dp_valid=_is_private(experiment, prepared, rows),
                 set_ups=prepared.set_ups,
             )
@@ -126,14 +131,20 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
     """Record in status.json and in the log how a run ended early."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         LOGGER.warning("interrupted")
         folder.ended("interrupted", f"continue with resume={folder.path}")
+        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={folder.path}')}")
         raise
     except Exception as error:
         LOGGER.error("failed: %s", error, exc_info=True)
         folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
         raise
+
+
+def _bounded(epsilon: float) -> float | None:
+    """An epsilon for JSON, which knows no infinity."""
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _is_private(experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow]) -> bool:
@@ -160,6 +171,7 @@ class _TrainingLoop:
     records: what it writes to its folder.
     log: its tracker.
     quiet: show no progress.
+    on_round: see `Progress`.
     """
 
     experiment: Experiment
@@ -167,6 +179,7 @@ class _TrainingLoop:
     records: RunRecords
     log: Log
     quiet: bool
+    on_round: OnRound | None
 
     def run(self) -> tuple[list[EpsilonRow], str | None]:
         """Run rounds until the last one, or until the next would exceed the budget.
@@ -181,7 +194,8 @@ class _TrainingLoop:
         rows = ledger.rows(number)
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
-        with Progress(rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
+        metric = prepared.task.metric
+        with Progress(rounds, number, metric, quiet=self.quiet, on_round=self.on_round) as progress:
             if self.records.target:
                 progress.say(self.records.target.text)
             if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):

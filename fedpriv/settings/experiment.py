@@ -37,6 +37,7 @@ from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
 from fedpriv.settings.help import near
+from fedpriv.settings.hints import SYNONYMS
 from fedpriv.settings.idle_keys import file_values, idle_keys, repeats, require_effect
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
@@ -271,6 +272,8 @@ def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> C
     """The error for a key that does not exist. It suggests the nearest of the `known` keys, or else
     the keys of all groups, `everywhere`, that contain the word."""
     last = key.rpartition(".")[2]
+    if key in SYNONYMS and key not in known:
+        return ConfigError(key, "...", f"unknown key; did you mean {SYNONYMS[key]}?")
     hint = near(last, [name.rpartition(".")[2] for name in known])
     found = [name for name in everywhere if last in re.split(r"[._]", name.rpartition(".")[2])]
     if found and not hint:
