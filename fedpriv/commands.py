@@ -44,6 +44,7 @@ from fedpriv.sweeps.side_by_side import (
     own_launcher,
     own_sweeper,
 )
+from fedpriv.util.logs import LOGGER
 from fedpriv.util.wide_console import wide_console
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -211,6 +212,7 @@ def _job_of_sweep(config: DictConfig, settings: str, folder: Path) -> None:
     number = int(running.job.num)
     progress = _PROGRESS.get(None) or SweepProgress(None)
     words = [str(word) for word in running.overrides.task]
+    LOGGER.propagate = False  # a launcher's own process would print all that run.log gets
     try:
         with early_failures_recorded(folder):
             experiment = build(config)

@@ -12,19 +12,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedpriv.comparisons.request import Method, Request
+from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.table import FORMATS, ComparisonTable
 from fedpriv.comparisons.trials import (
     calibrated,
     finished,
-    jobs,
     reported_trials,
     tuning_trials,
 )
 from fedpriv.comparisons.tuning import choose
 from fedpriv.errors import ConfigError
 from fedpriv.settings.compose import one_line_errors
-from fedpriv.sweeps.side_by_side import Job
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.wide_console import wide_console
 
@@ -55,23 +53,23 @@ def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
     Raises FedprivError before the first run for settings that are wrong or cannot be calibrated; at
     the end for reported runs that failed.
     """
+    solved = calibrated(request)
     tuning = tuning_trials(request)
-    reported = reported_trials(request)
-    solved = calibrated(request, _first_jobs(request))
-    jobs(request, [*tuning, *reported])  # checks every setting before the first run
     choices = choose(
         request.methods,
         tuning,
         list(finished(request, tuning, quiet=quiet)) if tuning else [],
         request.metric,
     )
-    reported = reported_trials(request, {name: own.setting for name, own in choices.items()})
+    chosen = {name: own.setting for name, own in choices.items()}
+    reported = reported_trials(request, chosen)
     runs = list(finished(request, reported, quiet=quiet))
     by_method = {
         method.name: [run for trial, run in zip(reported, runs) if trial.method == method and run]
         for method in request.methods
     }
-    return ComparisonTable.of(request, by_method, choices, solved)
+    own = {name: solved[name, setting] for name, setting in chosen.items()}
+    return ComparisonTable.of(request, by_method, choices, own)
 
 
 def write(table: ComparisonTable) -> Sequence[Path]:
@@ -86,11 +84,6 @@ def write(table: ComparisonTable) -> Sequence[Path]:
     picture = table.request.folder / f"{RESULT}.png"
     draw(table, picture)
     return [*paths, picture]
-
-
-def _first_jobs(request: Request) -> list[tuple[Method, Job]]:
-    trials = [trial for trial in reported_trials(request) if trial.seed == request.seeds[0]]
-    return [(trial.method, job) for trial, job in zip(trials, jobs(request, trials))]
 
 
 def _require_writable(folder: Path) -> None:

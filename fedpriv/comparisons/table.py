@@ -18,6 +18,7 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group
 from fedpriv.reports.report import TEX, Report
 from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
+from fedpriv.runs.folder import read_status
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,7 @@ class Line:
     name: of the method on the command line.
     summary: final metric and epsilon.
     choice: its setting, and how it was chosen.
-    solved: what its epsilon means.
+    solved: what its epsilon means, for the first seed.
     test: against the reference; None for the reference itself, and without a test.
     sign: 1 if `test` subtracts the reference, -1 if it subtracts this method.
     """
@@ -72,6 +73,14 @@ class Line:
     def value(self) -> str:
         """Mean ± deviation."""
         return f"{self.summary.mean:.4f} ± {self.summary.sd:.4f}"
+
+    @property
+    def noise(self) -> str:
+        """Its noise multipliers; they depend on the seed where queries depend on the
+        allocation."""
+        folders = (run.folder for run in self.summary.group.runs)
+        found = sorted({noise_text(read_status(folder)["noise"]) for folder in folders})
+        return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
     @property
     def setting(self) -> str:
@@ -117,10 +126,10 @@ class ComparisonTable:
         reference = request.against or order[0]
         against = labels[reference] if request.against else None
         tests = compare_groups(groups, metric, against)
+        test = _finder(labels, tests)
         lines = [
-            Line(name, summaries[name], choices[name], solved[name], *_test(name, reference))
+            Line(name, summaries[name], choices[name], solved[name], *test(name, reference))
             for name in order
-            for _test in [_finder(labels, tests)]
         ]
         everything = [run for own in runs.values() for run in own]
         report = Report(
@@ -162,7 +171,7 @@ class ComparisonTable:
             "mean": one.mean,
             "sd": one.sd,
             "n": one.n,
-            "noise": noise_text(line.solved.noise),
+            "noise": line.noise,
             "observer": one.observer,
             "unit": one.unit,
             "adjacency": one.adjacency,
@@ -181,7 +190,7 @@ class ComparisonTable:
             row |= {
                 self.metric: line.value,
                 "n": str(line.summary.n),
-                "noise": noise_text(line.solved.noise),
+                "noise": line.noise,
                 "certified": f"{line.summary.certified:.4f}",
                 f"minus {self.reference_label}": _number(line.difference, "+.4f"),
                 "corrected p": _number(line.holm, ".3g") + stars(line.holm),
@@ -288,7 +297,7 @@ class ComparisonTable:
         mark = stars(line.holm)
         value = rf"${mean} \pm {line.summary.sd:.4f}{f'^{{{mark}}}' if mark else ''}$"
         cells = [_tex(line.label), *([_tex(line.setting)] if self.tuned else []), value]
-        cells += [_tex(noise_text(line.solved.noise)), f"{line.summary.certified:.4f}"]
+        cells += [_tex(line.noise), f"{line.summary.certified:.4f}"]
         return " & ".join(cells) + " \\\\\n"
 
     def json(self) -> str:

@@ -49,15 +49,13 @@ def tuning_trials(request: Request) -> list[Trial]:
     ]
 
 
-def reported_trials(
-    request: Request, chosen: dict[str, tuple[str, ...]] | None = None
-) -> list[Trial]:
+def reported_trials(request: Request, chosen: dict[str, tuple[str, ...]]) -> list[Trial]:
     """A run for each method and reported seed.
 
-    chosen: name of a method: its setting; None: the first setting of each grid.
+    chosen: name of each method: its setting.
     """
     return [
-        Trial(one, chosen[one.name] if chosen else one.grid[0], seed, tunes=False)
+        Trial(one, chosen[one.name], seed, tunes=False)
         for one in request.methods
         for seed in request.seeds
     ]
@@ -105,31 +103,38 @@ def _not_calibrated(method: Method, epsilon: float, error: FedprivError) -> Fedp
     return FedprivError(f"{method.name}: cannot be calibrated to epsilon={epsilon:g}: {why}")
 
 
-def calibrated(request: Request, first: Sequence[tuple[Method, Job]]) -> dict[str, SolvedTarget]:
-    """Name of each method: what its epsilon means, with its noise.
+Solved = dict[tuple[str, tuple[str, ...]], SolvedTarget]
+"""Name of a method and its setting: what its epsilon means, with its noise."""
 
-    first: each method and the job of its first run.
 
-    Raises FedprivError for a method whose noise cannot be solved, and for methods that promise
-    different things.
+def calibrated(request: Request) -> Solved:
+    """The noise of every setting of every method, for the first reported seed.
+
+    Raises FedprivError for a setting that is wrong or whose noise cannot be solved, and for methods
+    that promise different things.
     """
-    found: dict[str, SolvedTarget] = {}
-    for method, job in first:
+    trials = [
+        Trial(method, setting, request.seeds[0], tunes=False)
+        for method in request.methods
+        for setting in method.grid
+    ]
+    found: Solved = {}
+    for trial, job in zip(trials, jobs(request, trials)):
         try:
             solved = EpsilonForecast.of(job.experiment).target
         except ConfigError as error:
-            raise _not_calibrated(method, request.epsilon, error) from error
+            raise _not_calibrated(trial.method, request.epsilon, error) from error
         assert solved is not None
-        found[method.name] = solved
+        found[trial.method.name, trial.setting] = solved
     if not request.mixed:
         _require_same_promise(found)
     return found
 
 
-def _require_same_promise(found: dict[str, SolvedTarget]) -> None:
+def _require_same_promise(found: Solved) -> None:
     """Raise FedprivError for methods whose epsilons protect different units, or are against
     different observers: equal numbers would not mean equal privacy."""
-    (first, one), *others = ((name, promise(solved)) for name, solved in found.items())
+    (first, one), *others = ((name, promise(solved)) for (name, _), solved in found.items())
     for name, other in others:
         if other != one:
             raise FedprivError(

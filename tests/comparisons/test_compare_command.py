@@ -187,3 +187,21 @@ def test_keys_with_several_values_make_methods():
     ]
     assert (request.epsilon, request.seeds) == (0.5, (0, 1, 2, 3, 4))
     assert request.words == ("rounds=3",)
+
+
+def test_a_tuned_key_may_change_the_noise(tmp_path):
+    words = (*TWO, "seed=0..1", "--folder=out", "--tune=algo.user_rate=0.4,1", "--tuning-seeds=9")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    noise = {}
+    for method in result(tmp_path / "out")["methods"]:
+        assert 2 - 1e-3 < method["certified"] <= 2
+        for folder in method["folders"]:
+            status = json.loads((tmp_path / "out" / folder / "status.json").read_text())
+            assert status["noise"] == method["solved"]["noise"]
+            noise[method["setting"]] = status["noise"]["update"]
+    for path in (tmp_path / "out" / "tuning").rglob("status.json"):
+        setting = path.parent.parent.name
+        own = json.loads(path.read_text())["noise"]["update"]
+        assert own == noise.setdefault(setting, own)
+    assert noise["algo.user_rate=0.4"] < noise["algo.user_rate=1"]

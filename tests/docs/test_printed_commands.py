@@ -42,8 +42,8 @@ PLACES = {
     "resume=outputs/...": "resume=outputs/run",
 }
 """What stands for something of the reader's, and what does in its place."""
-MENTIONS = ("fedpriv table", "fedpriv figure")
-"""Names of commands in a sentence, that need a folder."""
+MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare")
+"""Names of commands in a sentence, that need further words."""
 ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
 
 
