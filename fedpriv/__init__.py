@@ -1,7 +1,7 @@
 """Reproducible private federated learning, with a proven epsilon beside every claimed one.
 
-`run`, `sweep`, `load`, `epsilon` and `federation` are functions of `fedpriv.api`, and `record` of
-`fedpriv.claims.recording.record`. These modules are loaded when one of them is used.
+`run`, `sweep`, `compare`, `load`, `epsilon` and `federation` are functions of `fedpriv.api`, and
+`record` of `fedpriv.claims.recording.record`. These modules are loaded when one of them is used.
 """
 
 import os
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 # processors, and a run of a sweep would differ from the same run alone. MKL reads it at first use.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-LIBRARY = ("run", "sweep", "load", "epsilon", "federation")
+LIBRARY = ("run", "sweep", "compare", "load", "epsilon", "federation")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ print nothing.
     done = fedpriv.run("algo=uldp_avg", "rounds=20")
     runs = fedpriv.sweep("algo=fedavg,uldp_avg", "seed=0,1,2")
     runs.table()
+    fedpriv.compare("algo=uldp_avg,uldp_sgd", "epsilon=2", "seed=0..4").frame()
     fedpriv.load("outputs/sweeps/...").metrics
     fedpriv.epsilon("algo=uldp_avg", "algo.noise_multiplier=5,10")
 
@@ -24,6 +25,10 @@ import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from fedpriv.comparisons.command import compare as run_comparison
+from fedpriv.comparisons.command import write
+from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.table import ComparisonTable
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.table.read import given_frame
@@ -157,6 +162,21 @@ def _sweep(words: Sequence[str], folder: str | Path | None, at_once: int) -> Run
         jobs = draw_jobs(jobs, sweeper, line)
     SideBySide(at_once).launch(jobs, quiet=True)
     return load(*[job.folder for job in jobs])
+
+
+def compare(*words: str, folder: str | Path | None = None) -> ComparisonTable:
+    """Train methods at one certified epsilon, side by side in this process, and compare them.
+    Writes the files of `fedpriv compare`.
+
+    words: those of the command.
+    folder: of the comparison; None: the folder that the command would use.
+
+    Raises FedprivError where the command prints an error.
+    """
+    own = [] if folder is None else ["--folder", str(folder)]
+    table = run_comparison(Request.parse([*words, *own]), quiet=True)
+    write(table)
+    return table
 
 
 def load(*folders: str | Path | Iterable[str | Path]) -> Runs:

@@ -20,6 +20,7 @@ from pkgutil import resolve_name
 import fedpriv
 from fedpriv.errors import FedprivError, complain
 from fedpriv.settings.help import help_text, near
+from fedpriv.settings.hints import refuse_lone_word
 
 COMMANDS = {
     "run": "fedpriv.commands:run",
@@ -31,13 +32,14 @@ COMMANDS = {
     "init": "fedpriv.projects.command:main",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
+    "compare": "fedpriv.comparisons.command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
     "keys": "fedpriv.crypto.keys_command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "reproduce", "certify", "init", "keys")
+OWN_HELP = ("figure", "table", "compare", "reproduce", "certify", "init", "keys")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""
@@ -62,12 +64,18 @@ def main(args: list[str] | None = None) -> None:
         if error.errno is None:
             raise
         sys.exit(complain(FedprivError(f"{error.filename or 'fedpriv'}: {error.strerror}")))
-    except TerminatedError:
-        print("fedpriv: terminated", file=sys.stderr)
+    except TerminatedError as stop:
+        print("; ".join(["fedpriv: terminated", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(143)
-    except KeyboardInterrupt:
-        print("fedpriv: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print("; ".join(["fedpriv: interrupted", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(130)
+
+
+def _how_to_go_on(stop: KeyboardInterrupt) -> list[str]:
+    """The last note of an interrupt: a run's says how to resume it, a sweep's comes after those of
+    its runs."""
+    return getattr(stop, "__notes__", [])[-1:]
 
 
 def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
@@ -79,6 +87,7 @@ def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
     if args and args[0] in COMMANDS:
         name, *args = args
     elif args and not args[0].startswith(("-", "~")) and "=" not in args[0]:
+        refuse_lone_word(args[0], args[1] if len(args) > 1 else None)
         raise FedprivError(
             f"{args[0]}: unknown command; {near(args[0], COMMANDS)}allowed: {', '.join(COMMANDS)}"
         )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from fedpriv.data.allocation_report import draw, table
 from fedpriv.errors import ConfigError, FedprivError, complain
-from fedpriv.runs import data_command, epsilon_forecast
+from fedpriv.runs import data_command, epsilon_command
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.runs.reserved import reserved
@@ -31,22 +34,39 @@ from fedpriv.settings.compose import (
 )
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
+from fedpriv.settings.seeds import with_listed_seeds
+from fedpriv.sweeps.progress import SweepProgress
 from fedpriv.sweeps.random_number import RandomNumber
-from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_launcher, own_sweeper
+from fedpriv.sweeps.side_by_side import (
+    BASIC_LAUNCHER,
+    Job,
+    SideBySide,
+    draw_jobs,
+    own_launcher,
+    own_sweeper,
+)
+from fedpriv.util.logs import LOGGER
+from fedpriv.util.wide_console import wide_console
+
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 
 @one_line_errors()
 def run(args: list[str]) -> None:
     """Train. A sweep is checked as a whole before its first job starts."""
+    args = with_listed_seeds(args)  # Hydra gets them as well
     line = CommandLine.parse(args)
     launcher: SideBySide | None = None
     sweeper: RandomNumber | None = None
+    listed = here = True
     resumed = None
     existing = Path()
     target = ""
     own: list[str] = []
     number = 0
     jobs: list[Job] = []
+    rounds: list[int] = []
+    words: list[list[str]] = []
     for number, config in enumerate(each_job(line, conf_dir())):
         if number == 0:
             resumed = config.resume
@@ -54,10 +74,13 @@ def run(args: list[str]) -> None:
             if multirun:
                 launcher = own_launcher(config)
                 sweeper = own_sweeper(config)
+                listed = config.hydra.sweeper.get("_target_") == BASIC_SWEEPER
+                here = config.hydra.launcher.get("_target_") == BASIC_LAUNCHER
         if launcher:
             jobs.append(Job.of(config, number))
         else:
-            build(config)
+            rounds.append(build(config).options.rounds)
+            words.append([str(word) for word in config.hydra.overrides.task])
         if number == 0 and resumed is None:
             existing, target = _check_writable(config, multirun)
             own = _own_words(config, args, target)
@@ -70,24 +93,62 @@ def run(args: list[str]) -> None:
             start_hydra(args, existing)
         elif launcher:
             jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
-            _sweep(lambda: launcher.launch(jobs), Path(target))
+            _sweep(lambda: launcher.launch(jobs), Path(target), args)
         else:
-            _sweep(lambda: start_hydra([*args, *own], existing), Path(target))
+            with _shown(SweepProgress(rounds if listed else None, words), here=here):
+                _sweep(lambda: start_hydra([*args, *own], existing), Path(target), args)
 
 
 def _own_words(config: DictConfig, args: list[str], target: str) -> list[str]:
     """What Hydra's sweepers are told beside the words that were typed: the folder, which they would
     name by their own start time, and the seed of a search, so that a repeated one continues."""
-    typed = {word.partition("=")[0].lstrip("+") for word in args}
     seed = "hydra.sweeper.sampler.seed"
-    words = {"hydra.sweep.dir": f"'{target}'"}
-    if OmegaConf.select(config, seed, default="none") is None:
-        words[seed] = str(config.seed)
-    return [f"{key}={value}" for key, value in words.items() if key not in typed]
+    words = _sweep_dir(args, target)
+    if seed not in _typed(args) and OmegaConf.select(config, seed, default="none") is None:
+        words.append(f"{seed}={config.seed}")
+    return words
 
 
-def _sweep(launch: Callable[[], None], folder: Path) -> None:
-    """Run a sweep, and print the states of its runs. Raises FedprivError when runs have failed."""
+def _typed(args: Sequence[str]) -> set[str]:
+    """The keys of the command line."""
+    return {word.partition("=")[0].lstrip("+") for word in args}
+
+
+_PROGRESS: ContextVar[SweepProgress] = ContextVar("progress")
+"""Of the sweep whose jobs Hydra starts in this process."""
+
+
+@contextmanager
+def _shown(progress: SweepProgress, *, here: bool) -> Iterator[None]:
+    """Context of a sweep's progress.
+
+    here: whether its jobs run in this process; each other process shows the ends of its own.
+    """
+    if not here:
+        yield
+        return
+    with progress:
+        token = _PROGRESS.set(progress)
+        try:
+            yield
+        finally:
+            _PROGRESS.reset(token)
+
+
+def _sweep_dir(args: Sequence[str], target: str) -> list[str]:
+    """The word that names the sweep's folder, unless `args` have one."""
+    named = "hydra.sweep.dir" in _typed(args)
+    plain = re.fullmatch(r"[\w./-]+", target) is not None
+    return (
+        [] if named else [f"hydra.sweep.dir={target}" if plain else f"hydra.sweep.dir='{target}'"]
+    )
+
+
+def _sweep(launch: Callable[[], None], folder: Path, args: Sequence[str]) -> None:
+    """Run a sweep, and print the states of its runs. Raises FedprivError when runs have failed.
+
+    args: words of the command line, with which an interrupted sweep continues.
+    """
     from fedpriv.reports.sweep_states import print_sweep  # pandas: not for `fedpriv epsilon`
 
     failure: FedprivError | None = None
@@ -95,10 +156,14 @@ def _sweep(launch: Callable[[], None], folder: Path) -> None:
         launch()
     except FedprivError as error:
         failure = error
-    except Exception:
-        print_sweep(folder, Console())
+    except KeyboardInterrupt as interrupt:
+        command = shlex.join(["fedpriv", *args, *_sweep_dir(args, str(folder))])
+        interrupt.add_note(f"continue with {command}")
         raise
-    states = print_sweep(folder, Console())
+    except Exception:
+        print_sweep(folder, wide_console())
+        raise
+    states = print_sweep(folder, wide_console())
     if failure is None:
         return
     failed = [state for state in states if state.state != "done"]
@@ -149,8 +214,7 @@ def _job(config: DictConfig, existing: Path) -> float:
     folder = Path(running.runtime.output_dir)
     settings = OmegaConf.to_yaml(config, resolve=True)
     if running.mode == RunMode.MULTIRUN:
-        with early_failures_recorded(folder):
-            run_or_resume(build(config), settings, folder)
+        _job_of_sweep(config, settings, folder)
     else:
         try:
             train(build(config), settings, folder)
@@ -158,6 +222,25 @@ def _job(config: DictConfig, existing: Path) -> float:
             _remove_unstarted(folder, existing)
             sys.exit(complain(error))
     return float(RunFolder(folder).rows(METRICS)[-1][read_status(folder)["metric"]])
+
+
+def _job_of_sweep(config: DictConfig, settings: str, folder: Path) -> None:
+    """One run of a sweep, with one line at its end."""
+    running = HydraConfig.get()
+    number = int(running.job.num)
+    progress = _PROGRESS.get(None) or SweepProgress(None)
+    words = [str(word) for word in running.overrides.task]
+    LOGGER.propagate = False  # a launcher's own process would print all that run.log gets
+    try:
+        with early_failures_recorded(folder):
+            experiment = build(config)
+            on_round = progress.on_round(number)
+            run_or_resume(experiment, settings, folder, quiet=True, on_round=on_round)
+    except Exception as error:
+        progress.ended(number, folder, words, str(error))
+        raise
+    if not experiment.options.quiet:
+        progress.ended(number, folder, words, None)
 
 
 def _remove_unstarted(folder: Path, existing: Path) -> None:
@@ -174,7 +257,7 @@ def _remove_unstarted(folder: Path, existing: Path) -> None:
 @one_line_errors()
 def epsilon(args: list[str]) -> None:
     """Print the epsilon table of the settings, without training."""
-    epsilon_forecast.show(args)
+    epsilon_command.main(args)
 
 
 @one_line_errors()
@@ -186,7 +269,7 @@ def data(args: list[str]) -> None:
 @one_line_errors()
 def allocation(args: list[str]) -> None:
     """Print and draw who owns which records in which silo."""
-    console = Console()
+    console = wide_console()
     for number, config in enumerate(compose_jobs(CommandLine.parse(args), conf_dir())):
         exp = build(config)
         corpus = exp.data.load(exp.streams)

@@ -79,8 +79,30 @@ def test_epsilon_prints_every_observer(tmp_path):
 def test_epsilon_prints_a_grid(tmp_path):
     done = run("epsilon", "-m", "algo.noise_multiplier=5,10", "rounds=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "algo.noise_multiplier=5" in done.stdout
-    assert "algo.noise_multiplier=10" in done.stdout
+    rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    assert [row[:4] for row in cells] == [["5", "2", "5", "user"], ["10", "2", "10", "user"]]
+    assert "algo.noise_multiplier" in done.stdout
+    # each assumption once, whole
+    assert done.stdout.count("semi-honest parties") == 1
+    assert "…" not in done.stdout
+
+
+def test_epsilon_as_files(tmp_path):
+    words = ("epsilon", "-m", "algo=uldp_avg,uldp_group_max", "rounds=2")
+    for name in ("a.json", "a.csv", "a.md"):
+        assert run(*words, f"--out={name}", cwd=tmp_path).returncode == 0
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found == json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+    assert [one["method"] for one in found] == ["ULDP-AVG", "ULDP-GROUP-max"]
+    assert found[0]["noise"] == {"update": 5.0}
+    assert {row["certified"] for row in found[1]["epsilons"]} == {None}  # nothing is certified
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert len(table) == sum(len(one["epsilons"]) for one in found)
+    assert list(table.columns[:3]) == ["algo", "noise", "round"]
+    assert len((tmp_path / "a.md").read_text().splitlines()) == len(table) + 2
+    refused = run("epsilon", "--out", "a.pdf", cwd=tmp_path)
+    assert refused.stderr == "fedpriv: --out=a.pdf: a file that ends in .json, .csv, .md\n"
 
 
 def test_epsilon_solves_for_rounds_and_noise(tmp_path):
@@ -88,7 +110,8 @@ def test_epsilon_solves_for_rounds_and_noise(tmp_path):
     assert done.returncode == 0, done.stderr
     # ALGORITHMS 9, row 3: sigma 5 and 100 rounds cost exactly this
     assert "epsilon 9.9973: 100 rounds at noise 5\n" in done.stdout
-    assert "epsilon 9.9973: 100 rounds at noise 5" in done.stdout.split("at noise 5\n", 1)[1]
+    assert "epsilon 9.9973: 100 rounds at noise 5." in done.stdout.split("at noise 5\n", 1)[1]
+    assert "(accountant.target=9.9973)" in done.stdout
 
 
 def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):

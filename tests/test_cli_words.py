@@ -50,7 +50,7 @@ def test_a_sweep_has_every_combination_in_order():
     ("words", "says"),
     [
         (["seed=0,1"], r"seed=0,1: several values need -m"),
-        (["rounds"], r"rounds: expected key=value"),
+        (["quickly"], r"quickly: expected key=value"),
         (["=3"], r"=3: expected key=value"),
         (["algo=3"], r"algo=3: one name of this config group"),
         (["data={a: 1}"], r"one name of this config group"),
@@ -64,3 +64,45 @@ def test_wrong_words_are_refused_in_one_line(words, says):
     with pytest.raises((ConfigError, FedprivError), match=says) as error:
         composed(*words)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rounds", "5"], "rounds: settings have an equals sign; write rounds=5"),
+        (["algo=uldp_avg", "rounds", "5"], "write rounds=5"),
+        (["epsilon", "rounds", "5"], "write rounds=5"),
+        (["rounds"], "write rounds=VALUE"),
+        (["algo.clip", "1"], "write algo.clip=1"),
+        (["rounds:5"], "write rounds=5"),
+        (["--rounds=5"], "--rounds=5: settings have no dashes; write rounds=5"),
+        (["--n", "--algo", "uldp_avg"], "write algo=uldp_avg"),
+        (["--evaluate-every=2"], "write evaluate_every=2"),
+        (["uldp_avg"], "uldp_avg: did you mean algo=uldp_avg?"),
+        (["epsilon", "ULDP-SGD"], "ULDP-SGD: did you mean algo=uldp_sgd?"),
+        (["visits.csv"], "visits.csv: a name, not a path; "),
+        (["data=/tmp/x.csv"], "data=/tmp/x.csv: a name, not a path; "),
+        (["data=visits.parquet"], "data=visits.parquet: a name, not a path; "),
+        (["model=./net.py"], "--config-dir folder finds your own folder/model/name.yaml"),
+        (["epsilon=2"], "did you mean accountant.target?"),
+        (["delta=1e-6"], "did you mean accountant.delta?"),
+        (["epochs=3"], "did you mean algo.local_epochs?"),
+        (["algo=ULDP-AVG"], "did you mean uldp_avg?"),
+        (["-m", "seed=0-4"], "seeds such as 0,1,2 or 0..4"),
+    ],
+)
+def test_what_somebody_may_have_meant_is_said(words, says):
+    with pytest.raises(FedprivError) as error:
+        composed(*cli._chosen(words)[1])
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_runs_folder_is_not_a_command(tmp_path):
+    (tmp_path / "config.yaml").write_text("seed: 0\n")
+    with pytest.raises(FedprivError, match=r"a run's folder; resume=.* continues it"):
+        cli._chosen([str(tmp_path)])
+
+
+def test_seeds_may_be_a_range():
+    assert composed("-m", "seed=1..3") == [["seed=1"], ["seed=2"], ["seed=3"]]

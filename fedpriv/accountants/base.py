@@ -3,6 +3,7 @@ accountant knows."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ class Accountant(ABC):
     delta: probability with which the epsilon guarantee may fail.
     budget: largest epsilon that a run may reach, or None. It limits the released model's epsilon,
         or that of the observer that the algorithm names. The run ends at the last round that fits.
+    target: epsilon that the whole run should reach, or None. The noise is solved for it, against
+        the same observer, so that the certificate never exceeds it.
 
     An accountant implements `epsilons`. This one knows no composition theorem at all:
 
@@ -40,6 +43,7 @@ class Accountant(ABC):
 
     delta: float = 1e-5
     budget: float | None = None
+    target: float | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -47,6 +51,20 @@ class Accountant(ABC):
         )
         fits = self.budget is None or self.budget > 0
         require(fits, "accountant.budget", self.budget, "a positive epsilon, or null for no limit")
+        fits = self.target is None or 0 < self.target < math.inf
+        allowed = "a positive epsilon, or null for the noise of the method"
+        require(fits, "accountant.target", self.target, allowed)
+
+    @property
+    def limit(self) -> float | None:
+        """The largest epsilon that a run may reach; None: there is none."""
+        return self.target if self.budget is None else self.budget
+
+    @property
+    def limit_text(self) -> str:
+        """The setting that `limit` comes from."""
+        name = "target" if self.budget is None else "budget"
+        return f"accountant.{name}={self.limit:g}"
 
     @abstractmethod
     def epsilons(

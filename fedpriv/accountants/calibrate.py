@@ -24,13 +24,15 @@ def smallest_noise(
     *,
     near: float | None = None,
     tolerance: float = 1e-3,
+    close: float = 0.0,
 ) -> float:
     """The smallest noise multiplier with an epsilon of at most `epsilon`.
 
     spent: epsilon of a noise multiplier.
     epsilon: target.
     near: a guess, which saves calls.
-    tolerance: the result is within a factor 1 + `tolerance` of the smallest.
+    tolerance: the result is within a factor 1 + `tolerance` of the smallest, or
+    close: its epsilon is at least 1 - `close` times the target.
 
     Raises ConfigError if no noise multiplier up to 1e6 reaches the target.
     """
@@ -43,7 +45,12 @@ def smallest_noise(
     if beyond is None:
         return within
     return _narrow(
-        spent, epsilon, within=within, beyond=beyond, near=lambda a, b: a / b < 1 + tolerance
+        spent,
+        epsilon,
+        within=within,
+        beyond=beyond,
+        near=lambda a, b: a / b < 1 + tolerance,
+        close=close,
     )
 
 
@@ -110,21 +117,25 @@ def _narrow(
     within: float,
     beyond: float,
     near: Callable[[float, float], bool],
+    close: float = 0.0,
     whole: bool = False,
 ) -> float:
-    """Move `within` towards `beyond` until they are `near`, on a logarithmic scale.
+    """Move `within` towards `beyond` until they are `near`, on a logarithmic scale, or until its
+    epsilon is `close` to the target.
 
-    `spent` is almost a power law, so every other step tries the point at which a power law through
-    both ends reaches the target. The other steps bisect.
+    `spent` is almost a power law, so most steps try the point at which a power law through both
+    ends reaches the target. The other steps bisect: every other one, or with `close` every third.
     """
     spent_within = spent(within)
     spent_beyond = spent(beyond)
-    by_law = True
-    while not near(within, beyond):
+    step = 0
+    while not near(within, beyond) and spent_within < target * (1 - close):
         share = 0.5
+        by_law = step % 3 < 2 if close else step % 2 == 0
         if by_law and 0 < spent_within < target and math.isfinite(spent_beyond):
-            share = math.log(target / spent_within) / math.log(spent_beyond / spent_within)
-        by_law = not by_law
+            aim = target * (1 - close / 2)
+            share = math.log(aim / spent_within) / math.log(spent_beyond / spent_within)
+        step += 1
         at = within * (beyond / within) ** min(max(share, 0.01), 0.99)
         if whole:
             at = min(max(round(at), min(within, beyond) + 1), max(within, beyond) - 1)

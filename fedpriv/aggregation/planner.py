@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.epsilon_target import EpsilonTarget
 from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.authorship import all_built_in, components
@@ -27,13 +28,17 @@ encoding is ours to choose. An epsilon then changes in its fourth digit."""
 
 @dataclass(frozen=True)
 class Planner:
-    """The components that a plan is made of."""
+    """The components that a plan is made of, and the epsilon that it may cost.
+
+    target: the noise is solved for it; None: the noise is the method's.
+    """
 
     algo: Algorithm
     aggregation: Aggregation
     mechanism: Mechanism
     optimizer: LocalOptimizer
     streams: Streams
+    target: EpsilonTarget | None = None
 
     def draft(self, federation: Federation) -> Plan:
         """The plan with the mechanisms as configured, checked as far as `federation` is known.
@@ -44,7 +49,27 @@ class Planner:
         """The plan with every noise multiplier a number, once records are allocated. Raises
         ConfigError as `draft` does."""
         mechanisms = self.algo.calibrated(self.draft(federation))
-        return self._checked(federation, mechanisms, self.aggregation)
+        if self.target is None:
+            return self._checked(federation, mechanisms, self.aggregation)
+        return self._solved(self.target, federation, mechanisms)
+
+    def _solved(
+        self, target: EpsilonTarget, federation: Federation, mechanisms: Mapping[str, Mechanism]
+    ) -> Plan:
+        """The plan with the noise of `mechanisms` times one factor, which meets the target."""
+        first = next(iter(mechanisms.values())).noise_multiplier
+        relative = {
+            name: one.noise_multiplier / first if first else 1.0 for name, one in mechanisms.items()
+        }
+
+        def plan_with(noise: float) -> Plan:
+            scaled = {
+                name: one.with_noise(noise * relative[name]) for name, one in mechanisms.items()
+            }
+            return self._checked(federation, scaled, self.aggregation)
+
+        start = first if self.algo.solves_epsilon else 0.0
+        return plan_with(target.noise(self.algo, plan_with, start=start))
 
     @cached_property
     def has_passed(self) -> bool:

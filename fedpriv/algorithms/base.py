@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
@@ -133,6 +133,19 @@ class Algorithm(ABC):
         draft: the plan with the mechanisms as configured.
         """
         return {name: parameters.mechanism for name, parameters in draft.query_parameters.items()}
+
+    idle_with_target: ClassVar[tuple[str, ...]] = ("noise_multiplier",)
+    """Arguments without effect when the noise is solved for `accountant.target`."""
+
+    def for_target(self, epsilon: float) -> Self:
+        """The method as it is run when its noise is solved for a certified epsilon: the framework
+        scales the noise of `calibrated`. Raises ConfigError for settings that contradict it."""
+        return self
+
+    @property
+    def solves_epsilon(self) -> bool:
+        """Whether `calibrated` already has about the noise that `for_target` was asked for."""
+        return False
 
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation

@@ -34,7 +34,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -147,6 +147,9 @@ class CdpFedAvg(RecordMethod):
         if self.n_invited(plan.federation) == plan.federation.n_silos:
             idle["participation"] = f"algo.cohort={self.cohort}"
         return idle
+
+    # The target is that of the headline observer.
+    idle_with_target: ClassVar[tuple[str, ...]] = (*RecordMethod.idle_with_target, "observer")
 
     def n_invited(self, federation: Federation) -> int:
         return self.cohort or federation.n_silos

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
+from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.errors import require
 from fedpriv.mechanisms.calibration import noise_for_rho
 from fedpriv.rounds.plan import Plan
@@ -51,6 +52,8 @@ class LocalSgd(CdpFedAvg):
     @property
     def headline_observer(self) -> str:
         return self.observer
+
+    idle_with_target: ClassVar[tuple[str, ...]] = RecordMethod.idle_with_target
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         # The observer's epsilon is reported first.

@@ -30,7 +30,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -116,6 +116,15 @@ class RecordGradients(Algorithm):
         # The claim of given noise depends on delta.
         idle = self.method.idle_keys(plan)
         return {name: reason for name, reason in idle.items() if name != "delta"}
+
+    idle_with_target: ClassVar[tuple[str, ...]] = GradientMethod.idle_with_target
+
+    def for_target(self, epsilon: float) -> Self:
+        return replace(self, method=self.method.for_target(epsilon))
+
+    @property
+    def solves_epsilon(self) -> bool:
+        return self.method.solves_epsilon
 
     def n_invited(self, federation: Federation) -> int:
         return self.method.n_invited(federation)

@@ -8,8 +8,8 @@ records.
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import Algorithm, require_plain_sgd, require_target
@@ -55,6 +55,17 @@ class RecordMethod(Algorithm, ABC):
         allowed = "a positive integer, or null for no user's guarantee"
         require(k is None or k >= 1, "algo.records_per_user", k, allowed)
         require_target(self.calibration, self.epsilon, self.delta)
+
+    idle_with_target: ClassVar[tuple[str, ...]] = ("noise_multiplier", "epsilon")
+
+    def for_target(self, epsilon: float) -> Self:
+        allowed = "certified, because accountant.target chooses the noise"
+        require(self.calibration == "certified", "algo.calibration", self.calibration, allowed)
+        return replace(self, epsilon=epsilon)
+
+    @property
+    def solves_epsilon(self) -> bool:
+        return self.calibration == "certified"
 
     @property
     def contributors(self) -> Contributors:

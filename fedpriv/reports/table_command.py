@@ -6,6 +6,7 @@ from fedpriv.errors import require
 from fedpriv.reports.arguments import report_parser, writing
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.report import FORMATS, Report
+from fedpriv.util.wide_console import wide_console
 
 
 def main(words: list[str]) -> None:
@@ -22,9 +23,7 @@ def main(words: list[str]) -> None:
         require(out.suffix in FORMATS, "--out", out, f"a file that ends in {suffixes}")
     report = Report.of(find_runs(folders), **args)
     if out is None:
-        from rich.console import Console
-
-        report.print(Console())
+        report.print(wide_console())
         return
     with writing(out):
         out.write_text(FORMATS[out.suffix](report))

@@ -182,6 +182,11 @@ class Plan:
         return found[name]
 
     @property
+    def noise_multipliers(self) -> dict[str, float]:
+        """The noise multiplier of each query, by the query's name."""
+        return {name: one.mechanism.noise_multiplier for name, one in self.query_parameters.items()}
+
+    @property
     def hides_messages(self) -> bool:
         """Whether no observer sees a single silo's message."""
         return not any(observer.sees_messages for observer in self.threat_model.observers)

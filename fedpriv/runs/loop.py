@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ import numpy as np
 
 from fedpriv.accountants.events import DECLARED, RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
+from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import FedprivError, require
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
-from fedpriv.runs.progress import Progress, summary
+from fedpriv.runs.progress import OnRound, Progress, summary
 from fedpriv.runs.records import RunRecords, labels_of, with_labels
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.settings.experiment import Experiment
@@ -43,6 +45,7 @@ def train(
     origin: Origin | None = None,
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
+    on_round: OnRound | None = None,
 ) -> None:
     """Run an experiment into folder `path`, or resume it from its last checkpoint.
 
@@ -50,6 +53,7 @@ def train(
     origin: the origin of this configuration, if it is known.
     shared_writers: threads that write the checkpoints; None: the run has its own.
     quiet: show neither progress nor results.
+    on_round: see `Progress`.
 
     Errors in the settings or the data are raised before the folder is touched. Later failures are
     recorded in status.json and raised again.
@@ -94,18 +98,24 @@ def train(
                 records = RunRecords(
                     experiment, prepared, folder, origin, journal, writer, saved, labels
                 )
-                rows, ending = _TrainingLoop(experiment, prepared, records, log, quiet).run()
+                loop = _TrainingLoop(experiment, prepared, records, log, quiet, on_round)
+                rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
             folder.status(
                 state="done",
                 reason=ending,
+                epsilon=_bounded(headline(rows, experiment.algo.headline_observer)),
                 dp_valid=_is_private(experiment, prepared, rows),
                 set_ups=prepared.set_ups,
             )
+            notes = beyond_target(rows, records.target) if records.target else []
+            for note in notes:
+                LOGGER.warning(note)
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
-        summary(path, experiment, rows, ending=ending, repeated=sum(records.charged_twice.values()))
+        repeated = sum(records.charged_twice.values())
+        summary(path, experiment, rows, ending=ending, repeated=repeated, notes=notes)
 
 
 @contextlib.contextmanager
@@ -123,14 +133,20 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
     """Record in status.json and in the log how a run ended early."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         LOGGER.warning("interrupted")
         folder.ended("interrupted", f"continue with resume={folder.path}")
+        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={folder.path}')}")
         raise
     except Exception as error:
         LOGGER.error("failed: %s", error, exc_info=True)
         folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
         raise
+
+
+def _bounded(epsilon: float) -> float | None:
+    """An epsilon for JSON, which knows no infinity."""
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _is_private(experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow]) -> bool:
@@ -158,6 +174,7 @@ class _TrainingLoop:
     records: what it writes to its folder.
     log: its tracker.
     quiet: show no progress.
+    on_round: see `Progress`.
     """
 
     experiment: Experiment
@@ -165,6 +182,7 @@ class _TrainingLoop:
     records: RunRecords
     log: Log
     quiet: bool
+    on_round: OnRound | None
 
     def run(self) -> tuple[list[EpsilonRow], str | None]:
         """Run rounds until the last one, or until the next would exceed the budget.
@@ -179,9 +197,12 @@ class _TrainingLoop:
         rows = ledger.rows(number)
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
-        with Progress(rounds, number, prepared.task.metric, quiet=self.quiet) as progress:
+        metric = prepared.task.metric
+        with Progress(rounds, number, metric, quiet=self.quiet, on_round=self.on_round) as progress:
             for note in prepared.notes:
                 progress.say(f"data: {note}")
+            if self.records.target:
+                progress.say(self.records.target.text)
             if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):
                 progress.expect(estimate)
             while number < rounds:
@@ -192,7 +213,7 @@ class _TrainingLoop:
                 watch = Stopwatch()
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
-                # With a budget any round may turn out to be the last.
+                # With a limit any round may turn out to be the last.
                 shown = self._is_shown(number + 1) or self._limited
                 with watch.phase("accounting"):
                     after = ledger.copy()
@@ -252,15 +273,19 @@ class _TrainingLoop:
 
     @property
     def _limited(self) -> bool:
-        """Whether a budget may end the run."""
-        algo = self.experiment.algo
-        return self.experiment.accountant.budget is not None or bool(algo.budget_limits)
+        """Whether a limit of epsilon may end the run. The noise of a target is enough for every
+        planned round, but not for repeated ones, nor for silos that know a larger share of it since
+        others were lost."""
+        accountant = self.experiment.accountant
+        if accountant.target is not None:
+            return bool(self.records.charged_twice or self.prepared.absent)
+        return accountant.budget is not None or bool(self.experiment.algo.budget_limits)
 
     def _exceeded(self, rows: list[EpsilonRow]) -> str | None:
-        """The first budget that the epsilons of `rows` exceed; None if there is none."""
-        budget = self.experiment.accountant.budget
-        if budget is not None and self._headline(rows) > budget:
-            return f"accountant.budget={budget:g}"
+        """The first limit that the epsilons of `rows` exceed; None if there is none."""
+        accountant = self.experiment.accountant
+        if accountant.limit is not None and self._headline(rows) > accountant.limit:
+            return accountant.limit_text
         algo = self.experiment.algo
         spent = headlines(rows, algo.headline_observer)
         for group, limit in algo.budget_limits.items():

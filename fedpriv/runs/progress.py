@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,19 @@ from fedpriv.aggregation.base import Estimate
 from fedpriv.runs.tables import METRICS, Tables
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.wide_console import wide_console
 
 PATIENCE = 15.0
 """Seconds of silence before the first message; the interval doubles with each message."""
+PIPED_SECONDS = 30.0
+"""Without a terminal, a round that ends this many seconds after the last line is shown as well."""
 
-
+OnRound = Callable[[int], None]
+"""Is told the number of completed rounds."""
 CHARGED_TWICE = "{} rounds were repeated after an interruption; each attempt is charged."
 
 
-class _Patience:
+class Patience:
     """Calls `say` with the seconds of silence when there are many. A context that ends it."""
 
     def __init__(self, say: Callable[[float], None], patience: float = PATIENCE) -> None:
@@ -61,18 +65,38 @@ class _Patience:
                 self._say(silent)
 
 
+def time_left(seconds: float) -> str:
+    """Seconds as text for a prediction."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.0f} {unit} left"
+    return f"about {math.ceil(seconds)} s left"
+
+
 class Progress:
-    """A bar with loss, metric, epsilon and the time left. Without a terminal, a line every tenth of
-    the run. All of it is also logged.
+    """A bar with loss, metric, epsilon and the time left. Without a terminal, a line after the
+    first round, every tenth of the run, and at least twice a minute. All of it is also logged.
 
     rounds: rounds of the run.
     completed: rounds completed before.
     metric: name of the task's metric.
     quiet: show nothing.
+    on_round: called with the number of completed rounds, at the start and after each round.
     """
 
-    def __init__(self, rounds: int, completed: int, metric: str, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        rounds: int,
+        completed: int,
+        metric: str,
+        *,
+        quiet: bool = False,
+        on_round: OnRound | None = None,
+    ) -> None:
         self.rounds = rounds
+        self.completed = completed
+        self.on_round = on_round or (lambda number: None)
+        self._started = self._shown = time.monotonic()
         self.metric = metric
         self.quiet = quiet
         self.console = Console(stderr=True)
@@ -89,11 +113,12 @@ class Progress:
         self.task = self.bar.add_task("", total=rounds, completed=completed)
         self.text = ""
         self.number = completed
-        self._patience = _Patience(
+        self._patience = Patience(
             lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far")
         )
 
     def __enter__(self) -> Progress:
+        self.on_round(self.completed)
         self.bar.start()
         if not self.quiet:
             self._patience.__enter__()
@@ -107,6 +132,7 @@ class Progress:
         """Show round `number`. If it was not evaluated, repeat the last metrics."""
         self.number = number
         self._patience.restart()
+        self.on_round(number)
         if epsilon is not None:
             self.text = (
                 f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  "
@@ -116,8 +142,24 @@ class Progress:
         if self.quiet:
             return
         self.bar.update(self.task, completed=number, description=self.text)
-        if not self.terminal and (number == self.rounds or number % max(1, self.rounds // 10) == 0):
-            print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
+        if not self.terminal and self._due(number):
+            print(self._line(number), file=sys.stderr, flush=True)
+
+    def _due(self, number: int) -> bool:
+        """Whether round `number` has a line of its own where no terminal shows the bar."""
+        named = number in (self.completed + 1, self.rounds)
+        now = time.monotonic()
+        late = now - self._shown >= PIPED_SECONDS
+        due = named or late or number % max(1, self.rounds // 10) == 0
+        if due:
+            self._shown = now
+        return due
+
+    def _line(self, number: int) -> str:
+        here = number - self.completed
+        seconds = (time.monotonic() - self._started) / here * (self.rounds - number)
+        left = f"  {time_left(seconds)}" if number < self.rounds else ""
+        return f"round {number}/{self.rounds}  {self.text}{left}"
 
     def expect(self, estimate: Estimate) -> None:
         """Show a prediction. The bar shows the predicted time left until the first round ends."""
@@ -144,14 +186,16 @@ def summary(
     *,
     ending: str | None,
     repeated: int,
+    notes: Sequence[str] = (),
 ) -> None:
     """Print first and last metrics, the epsilons of each observer, and where the files are.
 
     epsilons: rows of the last round.
     ending: why the run ended early, if it did.
     repeated: attempts at rounds that are charged but not recorded.
+    notes: further lines.
     """
-    console = Console()
+    console = wide_console()
     rows = Tables(folder).rows(METRICS)
     table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
     table.add_column("")
@@ -165,7 +209,9 @@ def summary(
     if repeated:
         console.print(CHARGED_TWICE.format(repeated))
     if ending:
-        console.print(f"Ended early: {ending}")
+        console.print(f"Ended early: {ending}", soft_wrap=True)
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     if experiment.options.randomness == "simulation":
         console.print(
             "Simulation: noise comes from a seed, so this model is NOT private "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.rounds.query import events_of
 from fedpriv.rounds.state import State
@@ -56,6 +58,13 @@ class RunRecords:
     writer: BackgroundWriter
     saved: Checkpoint | None
     labels: Labels
+
+    @cached_property
+    def target(self) -> SolvedTarget | None:
+        """What `accountant.target` means for this run; None without one."""
+        exp = self.experiment
+        target = exp.epsilon_target
+        return SolvedTarget.of(target, exp.algo, self.prepared.plan) if target else None
 
     @property
     def options(self) -> RunOptions:
@@ -214,6 +223,8 @@ class RunRecords:
             records=sum(len(silo.x) for silo in prepared.silo_data),
             versions=self.origin.versions,
             identity=asdict(prepared.identity),
+            noise=prepared.plan.noise_multipliers,
+            target=asdict(self.target) if self.target else None,
             warnings=self._changes(),
             tracker=tracker,
             reason=None,

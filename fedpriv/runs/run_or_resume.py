@@ -16,7 +16,8 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, STATUS, RunFolder, read_status
 from fedpriv.runs.journal import JOURNAL
 from fedpriv.runs.loop import train
-from fedpriv.runs.stored_config import read_config, stored_experiment
+from fedpriv.runs.progress import OnRound
+from fedpriv.runs.stored_config import read_config, require_same_rounds, stored_experiment
 from fedpriv.settings.compose import CommandLine
 from fedpriv.settings.experiment import Experiment
 
@@ -29,6 +30,7 @@ def run_or_resume(
     origin: Origin | None = None,
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
+    on_round: OnRound | None = None,
 ) -> None:
     """Like `train`, but leave a finished run alone and resume an unfinished one from its
     checkpoint. Raises FedprivError for a folder with a run of other settings."""
@@ -40,6 +42,7 @@ def run_or_resume(
                 f"{folder}: holds a run with other settings ({', '.join(other)}); name another "
                 "folder"
             )
+        require_same_rounds(known, experiment.options.rounds)
         finished = read_status(folder).get("state") == "done"
         if finished and known["rounds"] == experiment.options.rounds:
             _require_same_records(folder, experiment)
@@ -55,6 +58,7 @@ def run_or_resume(
         origin=origin,
         shared_writers=shared_writers,
         quiet=quiet,
+        on_round=on_round,
     )
 
 

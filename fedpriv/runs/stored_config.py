@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.runs.folder import CONFIG, RunFolder
 from fedpriv.runs.journal import attempts, repeated
 from fedpriv.settings.compose import CommandLine
@@ -37,9 +37,24 @@ def stored_config(line: CommandLine, folder: str, jobs: int) -> DictConfig:
     if refused or jobs > 1 or line.multirun:
         what = " ".join(refused) + " cannot be changed" if refused else "no sweep is possible"
         raise ConfigError("resume", folder, f"resumes with its stored settings; {what}")
-    merged = OmegaConf.merge(read_config(Path(folder)), OmegaConf.from_dotlist(changes))
+    stored = read_config(Path(folder))
+    merged = OmegaConf.merge(stored, OmegaConf.from_dotlist(changes))
     assert isinstance(merged, DictConfig)
+    require_same_rounds(stored, merged.rounds)
     return merged
+
+
+def require_same_rounds(stored: Mapping[str, Any], rounds: int) -> None:
+    """Raise ConfigError when a run whose noise was solved for a target should have another number
+    of rounds: the noise would change on the way.
+
+    stored: its settings.
+    rounds: asked for now.
+    """
+    target = stored.get("accountant", {}).get("target")
+    before = stored["rounds"]
+    allowed = f"{before}: the noise of accountant.target={target} was solved for {before} rounds"
+    require(target is None or rounds == before, "rounds", rounds, allowed)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.experiment import GROUPS, Experiment, build, unknown_key
 from fedpriv.settings.help import conf_dir, near
+from fedpriv.settings.hints import refuse_file, refuse_flags, refuse_lone_words
+from fedpriv.settings.seeds import with_listed_seeds
 from fedpriv.settings.sweep_composer import Composer
 
 TRUST_CODE = "--trust-code"
@@ -53,6 +55,7 @@ class CommandLine:
         """Raises FedprivError for a flag that does not exist."""
         parser = get_args_parser()
         parser.error = _refuse  # type: ignore[method-assign]
+        refuse_flags(args)
         known = parser.parse_args([word for word in args if word != TRUST_CODE])
         for flag in ("config_name", "config_path", "package", "experimental_rerun"):
             if getattr(known, flag, None) is not None:
@@ -62,7 +65,9 @@ class CommandLine:
         trusts = TRUST_CODE in args
         if trusts and not any(word.startswith("resume=") for word in known.overrides):
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
-        return CommandLine(known.overrides, known.multirun, known.config_dir, trusts)
+        overrides = with_listed_seeds(known.overrides)
+        refuse_lone_words(overrides)
+        return CommandLine(overrides, known.multirun, known.config_dir, trusts)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -99,7 +104,7 @@ def each_job(
         GlobalHydra.instance().clear()
         with initialize_config_dir(str(config_dir), version_base="1.3"):
             searched = [word for word in line.overrides if _parsed(word).is_interval_sweep()]
-            fixed, swept = _split([word for word in line.overrides if word not in searched])
+            fixed, swept = split_words([word for word in line.overrides if word not in searched])
             if given is not None:
                 composer = Composer(
                     [*search, *(word for word in fixed if word.startswith("hydra"))]
@@ -115,7 +120,7 @@ def each_job(
                 raise ConfigError("resume", "...", _one_line(error)) from error
             for key, values in (config.hydra.sweeper.get("params") or {}).items():
                 if key not in swept and not any(word.split("=")[0] == key for word in fixed):
-                    swept |= _split([f"{key}={values}"])[1]
+                    swept |= split_words([f"{key}={values}"])[1]
             if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
@@ -138,7 +143,7 @@ def without_hydra(config: DictConfig) -> DictConfig:
     return OmegaConf.create(plain)
 
 
-def _split(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
+def split_words(overrides: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Overrides with one value, and the values of each key that is swept."""
     fixed: list[str] = []
     swept: dict[str, list[str]] = {}
@@ -159,6 +164,8 @@ def _require_name(key: str, parsed: Override) -> None:
     """Raise ConfigError when the value of a config group is not the name of a file."""
     name = key.lstrip("+~").partition("@")[0]
     value = parsed.value()
+    if isinstance(value, str) and name in GROUPS:
+        refuse_file(name, value)
     if parsed.is_delete() or isinstance(value, str):
         return
     if name in (*GROUPS, "experiment", "profile"):

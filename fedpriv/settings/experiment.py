@@ -25,6 +25,7 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.data.allocate import Allocator
@@ -36,6 +37,7 @@ from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
 from fedpriv.settings.help import near
+from fedpriv.settings.hints import SYNONYMS
 from fedpriv.settings.idle_keys import file_values, idle_keys, repeats, require_effect
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
@@ -135,6 +137,9 @@ class Experiment:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
+        require_solvable(self.algo, self.accountant, noisy=self.mechanism.clips)
+        if self.accountant.target is not None:
+            object.__setattr__(self, "algo", self.algo.for_target(self.accountant.target))
         self.allocator.check(self.data)
         self.tracker.check()
         network = type(self.model).__name__.lower()
@@ -160,7 +165,20 @@ class Experiment:
     @cached_property
     def planner(self) -> Planner:
         """Makes the public plan of the run once the federation's sizes are known."""
-        return Planner(self.algo, self.aggregation, self.mechanism, self.optimizer, self.streams)
+        return Planner(
+            self.algo,
+            self.aggregation,
+            self.mechanism,
+            self.optimizer,
+            self.streams,
+            self.epsilon_target,
+        )
+
+    @property
+    def epsilon_target(self) -> EpsilonTarget | None:
+        """The epsilon that the noise is solved for; None: the noise is the method's."""
+        solves = self.accountant.target is not None
+        return EpsilonTarget(self.accountant, self.options.rounds) if solves else None
 
     @property
     def federation(self) -> Federation:
@@ -200,8 +218,11 @@ def build(config: Any, *, trust_code: bool = True) -> Experiment:
 
 def typed_words(config: DictConfig) -> list[str]:
     """The words key=value of the command line that a configuration with Hydra's node was composed
-    from, without those that repeat the algorithm's file; empty without the node."""
-    words = OmegaConf.select(config, "hydra.overrides.task") or []
+    from; empty without the node. Words that repeat the algorithm's file are left out, unless the
+    noise is solved for a target: noise that is typed beside it contradicts it."""
+    words = list(OmegaConf.select(config, "hydra.overrides.task") or [])
+    if OmegaConf.select(config, "accountant.target") is not None:
+        return words
     own = file_values("algo", str(OmegaConf.select(config, "hydra.runtime.choices.algo")))
     return [word for word in words if not repeats(word, "algo", own)]
 
@@ -251,7 +272,9 @@ def build_resolved(
     experiment = Experiment(options, **components)
     if words:
         plan = experiment.planner.draft(experiment.federation)
-        require_effect(words, idle_keys(experiment.algo, experiment.mechanism, plan, plain))
+        target = experiment.accountant.target
+        idle = idle_keys(experiment.algo, experiment.mechanism, plan, plain, target)
+        require_effect(words, idle)
     return experiment
 
 
@@ -277,6 +300,8 @@ def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> C
     """The error for a key that does not exist. It suggests the nearest of the `known` keys, or else
     the keys of all groups, `everywhere`, that contain the word."""
     last = key.rpartition(".")[2]
+    if key in SYNONYMS and key not in known:
+        return ConfigError(key, "...", f"unknown key; did you mean {SYNONYMS[key]}?")
     hint = near(last, [name.rpartition(".")[2] for name in known])
     found = [name for name in everywhere if last in re.split(r"[._]", name.rpartition(".")[2])]
     if found and not hint:

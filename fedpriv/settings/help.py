@@ -17,6 +17,7 @@ fedpriv data [key=value ...]         how records are read, and what is private a
                                      --out writes the schema of a table
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
+fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
 fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figure;
                                      --profile quick or paper
@@ -64,8 +65,9 @@ def conf_dir() -> Path:
 
 def near(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known word; empty if none is near."""
-    found = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {found[0]}? " if found else ""
+    by_plain = {name.lower().replace("-", "_"): name for name in known}
+    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(by_plain), n=1)
+    return f"did you mean {by_plain[found[0]]}? " if found else ""
 
 
 def help_text(own: Path | None = None) -> str:

@@ -63,12 +63,17 @@ def require_effect(words: Iterable[str], idle: Mapping[str, str]) -> None:
 
 
 def idle_keys(
-    algo: Algorithm, mechanism: Mechanism, plan: Plan, plain: Mapping[str, Any]
+    algo: Algorithm,
+    mechanism: Mechanism,
+    plan: Plan,
+    plain: Mapping[str, Any],
+    target: float | None = None,
 ) -> dict[str, str]:
     """Each key without effect: the setting that makes it so.
 
     plan: before data are loaded.
     plain: the configuration.
+    target: epsilon that the noise is solved for; None: the noise is the method's.
     """
     idle = dict(algo.idle_keys(plan))
     found = {f"algo.{name}": reason for name, reason in idle.items()}
@@ -81,4 +86,8 @@ def idle_keys(
             found[f"algo.{name}"] = "mechanism=none"
         elif used != asked:
             found[f"algo.{name}"] = f"mechanism.{name}={used}"
+    if target is not None:
+        solved = f"accountant.target={target:g}, for which the noise is solved"
+        found |= {f"algo.{name}": solved for name in algo.idle_with_target}
+        found["mechanism.noise_multiplier"] = solved
     return found

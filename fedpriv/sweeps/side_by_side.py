@@ -31,6 +31,7 @@ from fedpriv.settings.compose import CommandLine, each_job
 from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed
 from fedpriv.settings.help import conf_dir
 from fedpriv.sweeps.lock_step import LockStep
+from fedpriv.sweeps.progress import SweepProgress
 from fedpriv.sweeps.random_number import RandomNumber
 from fedpriv.util.durable_files import replace_file
 
@@ -73,8 +74,11 @@ class Job:
         text = "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items())
         return Job(build_resolved(plain, words), text, Origin.of_values(plain), folder, words)
 
-    def run(self, shared_writers: SharedWriters) -> None:
-        """Run or resume it. A failure is stored, and does not affect other runs."""
+    def run(self, number: int, shared_writers: SharedWriters, progress: SweepProgress) -> None:
+        """Run or resume it. A failure is stored, and does not affect other runs.
+
+        number: its place in the sweep.
+        """
         try:
             with early_failures_recorded(self.folder):
                 if not (self.folder / CONFIG).exists():
@@ -88,9 +92,12 @@ class Job:
                     origin=self.origin,
                     shared_writers=shared_writers,
                     quiet=True,
+                    on_round=progress.on_round(number),
                 )
         except Exception as failure:
             self.failure = failure
+        why = None if self.failure is None else str(self.failure)
+        progress.ended(number, self.folder, self.words, why)
 
 
 @dataclass(frozen=True)
@@ -106,22 +113,32 @@ class SideBySide:
         allowed = "a positive number of runs"
         require(self.at_once >= 1, "hydra.launcher.at_once", self.at_once, allowed)
 
-    def launch(self, jobs: Sequence[Job], *, quiet: bool = False) -> None:
+    def launch(
+        self, jobs: Sequence[Job], *, quiet: bool = False, sweep: Path | None = None
+    ) -> None:
         """Run all jobs.
 
         quiet: print nothing.
+        sweep: folder of the sweep; None: the one that holds the first run's.
 
         Raises FedprivError at the end when runs have failed. A defect is raised unchanged.
         """
-        sweep = jobs[0].folder.parent
+        sweep = sweep or jobs[0].folder.parent
+        rounds = [job.experiment.options.rounds for job in jobs]
+        quiet = quiet or all(job.experiment.options.quiet for job in jobs)
         if not quiet:
             print(f"{len(jobs)} runs side by side, in {sweep}", file=sys.stderr)
         with (
             loaded_once(),
             ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="writer") as pool,
+            SweepProgress(rounds, [job.words for job in jobs], quiet=quiet) as progress,
         ):
             shared_writers = SharedWriters(pool, min(self.at_once, len(jobs)))
-            LockStep([partial(job.run, shared_writers) for job in jobs], self.at_once).run()
+            runs = [
+                partial(job.run, number, shared_writers, progress)
+                for number, job in enumerate(jobs)
+            ]
+            LockStep(runs, self.at_once).run()
         failed = [job for job in jobs if job.failure is not None]
         if not quiet:
             print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {sweep}")

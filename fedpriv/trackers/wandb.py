@@ -1,4 +1,5 @@
-"""Weights & Biases. Without a network, use `tracker.mode=offline`, and `wandb sync` later."""
+"""Weights & Biases. Without a network, use `tracker.mode=offline` or WANDB_MODE=offline, and
+`wandb sync` later."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 from fedpriv.errors import require
 from fedpriv.trackers.base import Log, Tracker, finite, settings
 
-MODES = ("online", "offline")
+MODES = ("online", "offline", "disabled")
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,18 @@ class Wandb(Tracker):
 
     project: its name.
     entity: user or team; None: the account's own.
-    mode: online (sent to the service) or offline (stored in `wandb/` in the run's folder).
+    mode: online (sent to the service), offline (stored in `wandb/` in the run's folder) or
+        disabled; None: that of the environment variable WANDB_MODE, else online.
     """
 
     package: ClassVar[str] = "wandb"
     project: str
     entity: str | None = None
-    mode: str = "online"
+    mode: str | None = None
 
     def __post_init__(self) -> None:
-        require(self.mode in MODES, "tracker.mode", self.mode, " or ".join(MODES))
+        allowed = f"{', '.join(MODES)} or null (WANDB_MODE, else online)"
+        require(self.mode in (None, *MODES), "tracker.mode", self.mode, allowed)
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
         run = import_module("wandb").init(

@@ -44,8 +44,8 @@ PLACES = {
     "resume=outputs/...": "resume=outputs/run",
 }
 """What stands for something of the reader's, and what does in its place."""
-MENTIONS = ("fedpriv table", "fedpriv figure")
-"""Names of commands in a sentence, that need a folder."""
+MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare")
+"""Names of commands in a sentence, that need further words."""
 ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
 
 
@@ -70,6 +70,7 @@ WITH_COMMANDS = [page for page in PAGES if printed(page)]
 
 def shrunk(words):
     """Words of a training command that take a moment, and mean the same up to sizes."""
+    words = list(words)
     if any(word.startswith("resume=") for word in words):
         return [*(word for word in words if not word.startswith("rounds=")), "rounds=2"]
     small = [
@@ -101,6 +102,9 @@ def carried_out(words, cwd):
         return is_built(words)
     if name == "audit":
         return run(*shrunk(words), cwd=cwd)
+    if name == "compare":
+        small = ["seed=0..1", *shrunk(word for word in words if not word.startswith("seed="))]
+        return run("compare", *(word for word in small if word != "compare"), cwd=cwd)
     if name or any(word.startswith("-") and word != "-m" for word in words):
         return run(*words, cwd=cwd)
     return run(*shrunk(words), "quiet=true", cwd=cwd)

@@ -38,5 +38,5 @@ def test_a_budget_is_answered_within_the_planned_rounds():
         <= 2.0
         < planned.spent(exp.accountant, sigma, few + 1)
     )
-    noise = float(calibrations(planned, 2.0)[1].split()[-1])
+    noise = float(calibrations(planned, 2.0)[1].split()[-2])
     assert noise > sigma

@@ -1,5 +1,7 @@
 import io
 import time
+from itertools import pairwise
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -25,10 +27,43 @@ def test_the_bar_predicts_until_the_first_round_is_over():
 
 def test_a_long_silence_is_broken():
     said = []
-    watch = progress._Patience(said.append, patience=0.15)
+    watch = progress.Patience(said.append, patience=0.15)
     with watch:
         time.sleep(1)
     assert 1 <= len(said) <= 3
     assert said == sorted(said)
     assert said[0] > 0.15
     assert not watch._thread.is_alive()
+
+
+def piped(capsys, rounds, seconds, *, completed=0):
+    """The lines of a run without a terminal, each of whose rounds takes some seconds."""
+    now = [0.0]
+    with patch.object(progress.time, "monotonic", lambda: now[0]):
+        bar = Progress(rounds, completed, "accuracy")
+        for number in range(completed + 1, rounds + 1):
+            now[0] += seconds
+            bar.update(number, {"loss": 0.5, "accuracy": 0.8}, 1.25)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round")]
+    return {int(line.split()[1].split("/")[0]): line for line in lines}
+
+
+def test_a_slow_run_without_a_terminal_is_not_silent(capsys):
+    lines = piped(capsys, 4000, 10.0)
+    shown = [number for number in lines if number <= 57]
+    assert shown[0] == 1
+    assert max(b - a for a, b in pairwise(sorted(lines))) <= 3  # 30 seconds
+    assert lines[1].endswith("accuracy 0.8000  epsilon 1.25  about 11 h left")
+    assert "left" not in lines[4000]
+
+
+def test_a_fast_run_without_a_terminal_has_few_lines(capsys):
+    assert list(piped(capsys, 4000, 0.001)) == [1, *range(400, 4001, 400)]
+    assert list(piped(capsys, 30, 0.001, completed=20)) == [21, 24, 27, 30]
+
+
+def test_the_time_left_is_rounded():
+    assert progress.time_left(0.2) == "about 1 s left"
+    assert progress.time_left(119) == "about 119 s left"
+    assert progress.time_left(600) == "about 10 min left"
+    assert progress.time_left(7200) == "about 2 h left"

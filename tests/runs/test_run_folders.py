@@ -335,7 +335,8 @@ def test_a_process_that_is_asked_to_end_says_so_and_goes_on(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, error = process.communicate(timeout=60)
-    assert (process.returncode, error.strip().splitlines()[-1]) == (143, "fedpriv: terminated")
+    said = "fedpriv: terminated; continue with fedpriv resume=run"
+    assert (process.returncode, error.strip().splitlines()[-1]) == (143, said)
     status = read_status(tmp_path / "run")
     assert (status["state"], "resume=" in status["reason"]) == ("interrupted", True)
     done = RunFolder(tmp_path / "run").load_checkpoint().round

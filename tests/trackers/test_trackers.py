@@ -3,7 +3,9 @@
 import doctest
 import json
 import struct
+import sys
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,9 +15,13 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
+from fedpriv.settings.compose import CommandLine, compose_jobs
+from fedpriv.settings.experiment import resolved, typed
+from fedpriv.settings.help import conf_dir
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite
+from fedpriv.trackers.wandb import Wandb
 
 SHOWN = []
 
@@ -238,3 +244,20 @@ def test_mlflow(tmp_path):
 
 def test_the_example_of_a_tracker_runs():
     assert doctest.testmod(base) == (0, 3)
+
+
+def test_weights_and_biases_obeys_the_environment_unless_told(tmp_path, monkeypatch):
+    """wandb reads WANDB_MODE where it is given no mode."""
+    asked = []
+
+    def init(**arguments):
+        asked.append(arguments["mode"])
+        return SimpleNamespace(id="known", define_metric=lambda *names, **options: None)
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    for words in ((), ("tracker.mode=online",), ("tracker.mode=offline",)):
+        [config] = compose_jobs(CommandLine.parse(["tracker=wandb", *words]), conf_dir())
+        values = resolved(config)["tracker"]
+        del values["_target_"]
+        typed(Wandb, values, "tracker").open(tmp_path, "seed: 0", known="", after=0)
+    assert asked == [None, "online", "offline"]

@@ -1,0 +1,1 @@
+"""Methods beside each other at one certified epsilon: `fedpriv compare`."""

@@ -1,0 +1,97 @@
+"""`fedpriv compare`: train methods at one certified epsilon, and compare them.
+
+The folder of a comparison holds `tuning/<method>/<setting>/seed=...` and `runs/<method>/seed=...`,
+which are run folders like all others, and the results: comparison.csv, .md, .tex, .json and .png.
+Finished runs are not repeated, so the same command goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.table import FORMATS, ComparisonTable
+from fedpriv.comparisons.trials import (
+    calibrated,
+    finished,
+    reported_trials,
+    tuning_trials,
+)
+from fedpriv.comparisons.tuning import choose
+from fedpriv.errors import ConfigError
+from fedpriv.settings.compose import one_line_errors
+from fedpriv.util.durable_files import replace_file
+from fedpriv.util.wide_console import wide_console
+
+RESULT = "comparison"
+
+
+@one_line_errors()
+def main(args: list[str]) -> None:
+    """Run the comparison of the command line, print its table and write its files."""
+    request = Request.parse(args)
+    _require_writable(request.folder)
+    try:
+        table = compare(request)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"continue with {request.go_on(args)}")
+        raise
+    console = wide_console()
+    table.print(console)
+    for path in write(table):
+        console.print(f"Written: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
+    """Check and calibrate all methods, choose their settings, and run them.
+
+    quiet: print nothing.
+
+    Raises FedprivError before the first run for settings that are wrong or cannot be calibrated; at
+    the end for reported runs that failed.
+    """
+    solved = calibrated(request)
+    tuning = tuning_trials(request)
+    choices = choose(
+        request.methods,
+        tuning,
+        list(finished(request, tuning, quiet=quiet)) if tuning else [],
+        request.metric,
+    )
+    chosen = {name: own.setting for name, own in choices.items()}
+    reported = reported_trials(request, chosen)
+    runs = list(finished(request, reported, quiet=quiet))
+    by_method = {
+        method.name: [run for trial, run in zip(reported, runs) if trial.method == method and run]
+        for method in request.methods
+    }
+    own = {name: solved[name, setting] for name, setting in chosen.items()}
+    return ComparisonTable.of(request, by_method, choices, own)
+
+
+def write(table: ComparisonTable) -> Sequence[Path]:
+    """Write the results into the folder of the comparison. Returns the files."""
+    from fedpriv.comparisons.picture import draw  # matplotlib
+
+    paths = []
+    for suffix, text in FORMATS.items():
+        path = table.request.folder / f"{RESULT}{suffix}"
+        replace_file(path, text(table).encode())
+        paths.append(path)
+    picture = table.request.folder / f"{RESULT}.png"
+    draw(table, picture)
+    return [*paths, picture]
+
+
+def _require_writable(folder: Path) -> None:
+    """Raise ConfigError when nothing can be written there, before anything is trained."""
+    above = [folder, *folder.resolve().parents]
+    existing = next(one for one in above if one.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=existing))
+    except OSError as error:
+        allowed = f"a folder that can be written ({existing}: {error.strerror})"
+        raise ConfigError("--folder", folder, allowed) from error

@@ -1,0 +1,390 @@
+"""The result of a comparison as a table: for the terminal, as CSV, Markdown, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fedpriv.aggregation.epsilon_target import SolvedTarget, noise_text
+from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.tuning import Choice
+from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
+from fedpriv.reports.finished_runs import Run
+from fedpriv.reports.groups import Group
+from fedpriv.reports.report import TEX, Report
+from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
+from fedpriv.runs.folder import read_status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+"""Corrected p-values below these are marked."""
+EQUAL = 1e-3
+"""Certified epsilons that differ relatively by more are named."""
+
+
+def stars(p: float) -> str:
+    """The mark of a corrected p-value; empty for NaN."""
+    return next((mark for level, mark in STARS if p < level), "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method of the table.
+
+    name: of the method on the command line.
+    summary: final metric and epsilon.
+    choice: its setting, and how it was chosen.
+    solved: what its epsilon means, for the first seed.
+    test: against the reference; None for the reference itself, and without a test.
+    sign: 1 if `test` subtracts the reference, -1 if it subtracts this method.
+    """
+
+    name: str
+    summary: GroupSummary
+    choice: Choice
+    solved: SolvedTarget
+    test: Comparison | None
+    sign: int
+
+    @property
+    def label(self) -> str:
+        """The method in tables."""
+        return self.summary.group.method
+
+    @property
+    def difference(self) -> float:
+        """Mean over common seeds of this method's metric minus the reference's; NaN without a
+        test."""
+        return self.sign * self.test.difference if self.test else math.nan
+
+    @property
+    def holm(self) -> float:
+        """The corrected p-value; NaN without a test."""
+        return self.test.holm if self.test else math.nan
+
+    @property
+    def value(self) -> str:
+        """Mean ± deviation."""
+        return f"{self.summary.mean:.4f} ± {self.summary.sd:.4f}"
+
+    @property
+    def noise(self) -> str:
+        """Its noise multipliers; they depend on the seed where queries depend on the
+        allocation."""
+        folders = (run.folder for run in self.summary.group.runs)
+        found = sorted({noise_text(read_status(folder)["noise"]) for folder in folders})
+        return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+    @property
+    def setting(self) -> str:
+        """The tuned keys by their last part."""
+        return " ".join(word.rpartition(".")[2] for word in self.choice.setting)
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """Methods at one epsilon, the best first.
+
+    request: what was asked.
+    lines: a line for each method.
+    reference: name of the method that the marks compare with: the best one, unless one was named.
+    report: the tests of all pairs, and what the numbers rest on.
+    """
+
+    request: Request
+    lines: Sequence[Line]
+    reference: str
+    report: Report
+
+    @staticmethod
+    def of(
+        request: Request,
+        runs: Mapping[str, Sequence[Run]],
+        choices: Mapping[str, Choice],
+        solved: Mapping[str, SolvedTarget],
+    ) -> ComparisonTable:
+        """The table of finished runs, by the method's name. Raises ConfigError for a metric that
+        they do not have."""
+        labels = _labels({name: own[0].label for name, own in runs.items()})
+        groups = [Group(labels[name], {}, tuple(own)) for name, own in runs.items()]
+        summaries = dict(zip(runs, summarise(groups, metric=request.metric)))
+        metric = next(iter(summaries.values())).metric
+        lower = any(word in metric for word in LOWER_IS_BETTER)
+
+        def rank(name: str) -> float:
+            mean = summaries[name].mean
+            return math.inf if math.isnan(mean) else mean if lower else -mean
+
+        order = sorted(runs, key=rank)
+        reference = request.against or order[0]
+        against = labels[reference] if request.against else None
+        tests = compare_groups(groups, metric, against)
+        test = _finder(labels, tests)
+        lines = [
+            Line(name, summaries[name], choices[name], solved[name], *test(name, reference))
+            for name in order
+        ]
+        everything = [run for own in runs.values() for run in own]
+        report = Report(
+            [line.summary.group for line in lines],
+            [line.summary for line in lines],
+            [],
+            [],
+            tests,
+            sorted({run.delta for run in everything}),
+            any(run.randomness == "simulation" for run in everything),
+        )
+        return ComparisonTable(request, lines, reference, report)
+
+    @property
+    def metric(self) -> str:
+        return self.lines[0].summary.metric
+
+    @property
+    def reference_label(self) -> str:
+        return next(line.label for line in self.lines if line.name == self.reference)
+
+    @property
+    def tuned(self) -> bool:
+        return any(line.choice.mean is not None for line in self.lines)
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each method with unrounded numbers."""
+        return pd.DataFrame([self._row(line) for line in self.lines])
+
+    def _row(self, line: Line) -> dict[str, Any]:
+        one = line.summary
+        return {
+            "method": line.label,
+            "name": line.name,
+            "setting": " ".join(line.choice.setting),
+            "tried": line.choice.among + line.choice.failed,
+            "metric": one.metric,
+            "label": one.label,
+            "mean": one.mean,
+            "sd": one.sd,
+            "n": one.n,
+            "noise": line.noise,
+            "observer": one.observer,
+            "unit": one.unit,
+            "adjacency": one.adjacency,
+            "certified": one.certified,
+            "claimed": one.claimed,
+            "difference": line.difference,
+            "p": line.test.p if line.test else math.nan,
+            "corrected_p": line.holm,
+        }
+
+    def shown(self) -> pd.DataFrame:
+        """The table as text for a reader."""
+        rows = []
+        for line in self.lines:
+            row = {"method": line.label} | ({"setting": line.setting} if self.tuned else {})
+            row |= {
+                self.metric: line.value,
+                "n": str(line.summary.n),
+                "noise": line.noise,
+                "certified": f"{line.summary.certified:.4f}",
+                f"minus {self.reference_label}": _number(line.difference, "+.4f"),
+                "corrected p": _number(line.holm, ".3g") + stars(line.holm),
+            }
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def notes(self) -> list[str]:
+        """What was compared, how, and what the numbers rest on."""
+        epsilon = self.request.epsilon
+        protects = {f"{o.unit} ({o.adjacency}) against the {o.observer}": None for o in self._means}
+        seeds = ", ".join(map(str, self.request.seeds))
+        notes = [
+            f"every method at certified epsilon {epsilon:g}, for a {' and for a '.join(protects)}; "
+            f"its noise is solved for it; seeds {seeds}"
+        ]
+        if len(protects) > 1:
+            notes.append("WARNING: equal epsilons of these methods do not mean equal privacy")
+        off = [ln for ln in self.lines if abs(ln.summary.certified / epsilon - 1) > EQUAL]
+        notes += [
+            f"WARNING: {line.label} certifies {line.summary.certified:.4f}, not {epsilon:g}"
+            for line in off
+        ]
+        notes += self._tuning_notes()
+        if self.report.comparisons:
+            levels = ", ".join(f"{mark} p < {level:g}" for level, mark in reversed(STARS))
+            notes.append(f"{levels}: against {self.reference_label}, {TEST}")
+        elif len(self.lines) > MAX_PAIRED_GROUPS:
+            notes.append(
+                f"no tests: more than {MAX_PAIRED_GROUPS} methods; --against METHOD tests the "
+                "others against one"
+            )
+        return notes + self.report.notes()
+
+    @property
+    def _means(self) -> list[SolvedTarget]:
+        return [line.solved for line in self.lines]
+
+    def _tuning_notes(self) -> list[str]:
+        if not self.tuned:
+            return ["no method was tuned: each has the settings of its file or of the command line"]
+        seeds = ", ".join(map(str, self.request.tuning_seeds))
+        notes = [
+            f"settings chosen by mean {self.metric} over other seeds ({seeds}); the epsilon does "
+            "not cover this choice"
+        ]
+        for line in self.lines:
+            choice = line.choice
+            failed = f", {choice.failed} more failed" if choice.failed else ""
+            how = " ".join(choice.setting) or "not tuned"
+            notes.append(f"{line.label}: {how}, of {choice.among} settings{failed}")
+        if len({line.choice.among + line.choice.failed for line in self.lines}) > 1:
+            notes.append("WARNING: methods had grids of different sizes")
+        return notes
+
+    def print(self, console: Console) -> None:
+        """Print table and notes."""
+        from rich.table import Table
+
+        frame = self.shown()
+        table = Table()
+        for name in frame.columns:
+            table.add_column(str(name), overflow="fold")
+        for row in frame.itertuples(index=False):
+            table.add_row(*map(str, row))
+        console.print(table)
+        for note in self.notes():
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+    def csv(self) -> str:
+        """The unrounded numbers."""
+        return self.frame().to_csv(index=False, lineterminator="\n")
+
+    def markdown(self) -> str:
+        """The table as text, then the notes."""
+        frame = self.shown()
+        rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.values.tolist()]
+        lines = [
+            f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
+        ]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
+
+    def latex(self) -> str:
+        """The table with booktabs. The best mean is bold; stars mark what differs from the
+        reference. The notes are comments."""
+        columns = ["method", *(["setting"] if self.tuned else []), self.metric, "noise", "epsilon"]
+        head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, _tex(name)) for name in columns)
+        body = "".join(self._latex_row(line) for line in self.lines)
+        levels = ", ".join(f"{mark} $p < {level:g}$" for level, mark in reversed(STARS))
+        about = f"{levels} against {_tex(self.reference_label)} (paired $t$-test, Holm)"
+        foot = rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {about}}} \\" + "\n"
+        return (
+            "".join(f"% {note}\n" for note in self.notes())
+            + rf"\begin{{tabular}}{{{'l' * len(columns)}}}"
+            + f"\n\\toprule\n{head} \\\\\n\\midrule\n{body}\\bottomrule\n"
+            + (foot if self.report.comparisons else "")
+            + "\\end{tabular}\n"
+        )
+
+    def _latex_row(self, line: Line) -> str:
+        first = line is self.lines[0]
+        mean = f"{line.summary.mean:.4f}"
+        mean = rf"\mathbf{{{mean}}}" if first else mean
+        mark = stars(line.holm)
+        value = rf"${mean} \pm {line.summary.sd:.4f}{f'^{{{mark}}}' if mark else ''}$"
+        cells = [_tex(line.label), *([_tex(line.setting)] if self.tuned else []), value]
+        cells += [_tex(line.noise), f"{line.summary.certified:.4f}"]
+        return " & ".join(cells) + " \\\\\n"
+
+    def json(self) -> str:
+        """Everything as plain values; what does not exist is null."""
+        request = self.request
+        found = {
+            "epsilon": request.epsilon,
+            "metric": self.metric,
+            "seeds": list(request.seeds),
+            "tuning_seeds": list(request.tuning_seeds),
+            "words": list(request.words),
+            "reference": self.reference_label,
+            "test": TEST,
+            "methods": [self._record(line) for line in self.lines],
+            "tests": [
+                {
+                    "one": pair.one.name,
+                    "other": pair.other.name,
+                    "n": pair.n,
+                    "difference": pair.difference,
+                    "p": pair.p,
+                    "corrected_p": pair.holm,
+                }
+                for pair in self.report.comparisons
+            ],
+            "notes": self.notes(),
+        }
+        return json.dumps(_finite(found), indent=2, allow_nan=False) + "\n"
+
+    def _record(self, line: Line) -> dict[str, Any]:
+        finals = line.summary.group.finals(self.metric)
+        return self._row(line) | {
+            "tuning_mean": line.choice.mean,
+            "solved": asdict(line.solved),
+            "values": {str(seed): float(value) for seed, value in finals.items()},
+            "folders": [
+                str(run.folder.relative_to(self.request.folder)) for run in line.summary.group.runs
+            ],
+        }
+
+
+FORMATS: dict[str, Callable[[ComparisonTable], str]] = {
+    ".csv": ComparisonTable.csv,
+    ".md": ComparisonTable.markdown,
+    ".tex": ComparisonTable.latex,
+    ".json": ComparisonTable.json,
+}
+"""Writer of each file suffix."""
+
+
+def _labels(own: Mapping[str, str]) -> dict[str, str]:
+    """Name of each method: its label, with the name if several methods share the label."""
+    shared = list(own.values())
+    return {
+        name: label if shared.count(label) == 1 else f"{label} ({name})"
+        for name, label in own.items()
+    }
+
+
+def _finder(
+    labels: Mapping[str, str], tests: Sequence[Comparison]
+) -> Callable[[str, str], tuple[Comparison | None, int]]:
+    """A function that finds the test of two methods, and whether it is first minus second (1) or
+    the reverse (-1)."""
+    by_pair = {(test.one.name, test.other.name): test for test in tests}
+
+    def find(name: str, reference: str) -> tuple[Comparison | None, int]:
+        one, other = labels[name], labels[reference]
+        if test := by_pair.get((one, other)):
+            return test, 1
+        return by_pair.get((other, one)), -1
+
+    return find
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else format(value, form)
+
+
+def _finite(value: Any) -> Any:
+    """Plain values with null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _tex(text: str) -> str:
+    return "".join(TEX.get(char, char) for char in text)

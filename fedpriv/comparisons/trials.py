@@ -1,0 +1,162 @@
+"""The runs of a comparison. All are composed, checked and calibrated before the first starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fedpriv.aggregation.epsilon_target import SolvedTarget
+from fedpriv.comparisons.request import Method, Request, file_name
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.reports.finished_runs import Run, read_run
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.settings.compose import CommandLine, each_job
+from fedpriv.settings.help import conf_dir
+from fedpriv.sweeps.side_by_side import Job, SideBySide
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run.
+
+    method: whose run it is.
+    setting: overrides of the tuned keys.
+    seed: of the run.
+    tunes: whether it chooses a setting; its numbers are not reported.
+    """
+
+    method: Method
+    setting: tuple[str, ...]
+    seed: int
+    tunes: bool
+
+    @property
+    def place(self) -> str:
+        """Its folder below that of the comparison."""
+        setting = f"{file_name(','.join(self.setting))}/" if self.setting else ""
+        part = "tuning" if self.tunes else "runs"
+        return f"{part}/{self.method.place}/{setting}seed={self.seed}"
+
+
+def tuning_trials(request: Request) -> list[Trial]:
+    """A run for each setting and tuning seed of the methods that have several settings."""
+    return [
+        Trial(method, setting, seed, tunes=True)
+        for method in request.methods
+        if len(method.grid) > 1
+        for setting in method.grid
+        for seed in request.tuning_seeds
+    ]
+
+
+def reported_trials(request: Request, chosen: dict[str, tuple[str, ...]]) -> list[Trial]:
+    """A run for each method and reported seed.
+
+    chosen: name of each method: its setting.
+    """
+    return [
+        Trial(one, chosen[one.name], seed, tunes=False)
+        for one in request.methods
+        for seed in request.seeds
+    ]
+
+
+def jobs(request: Request, trials: Sequence[Trial]) -> list[Job]:
+    """The job of each trial. Raises FedprivError that names the method for wrong settings."""
+    line = CommandLine(["hydra/launcher=side_by_side"], True, request.config_dir)
+    shared = [*request.words, f"accountant.target={request.epsilon!r}"]
+    words = ([*shared, *one.method.words, *one.setting, f"seed={one.seed}"] for one in trials)
+    composed = each_job(line, conf_dir(), words)
+    made: list[Job] = []
+    for number, trial in enumerate(trials):
+        try:
+            config = next(composed)
+            _require_no_sweep(config.hydra.sweeper.get("params") or {}, request, trial.method)
+            job = Job.of(config, number)
+        except FedprivError as error:
+            raise _named(error, trial, request.epsilon) from error
+        made.append(replace(job, folder=request.folder / trial.place))
+    return made
+
+
+def _require_no_sweep(params: Iterable[str], request: Request, method: Method) -> None:
+    """Raise FedprivError when an experiment's file sweeps a key that the command line leaves
+    open."""
+    said = {word.partition("=")[0] for word in (*request.words, *method.words)} | {"seed"}
+    for key in params:
+        if key not in said:
+            raise FedprivError(f"{key}: the experiment's file sweeps it; name its values")
+
+
+def _named(error: FedprivError, trial: Trial, epsilon: float) -> FedprivError:
+    text = str(error)
+    if text.startswith("accountant.target="):
+        return _not_calibrated(trial.method, epsilon, error)
+    hint = ""
+    if trial.setting and any(text.startswith(word.partition("=")[0]) for word in trial.setting):
+        hint = "; --tune METHOD:KEY=VALUES tunes a single method"
+    return FedprivError(f"{trial.method.name}: {text}{hint}")
+
+
+def _not_calibrated(method: Method, epsilon: float, error: FedprivError) -> FedprivError:
+    why = str(error).removeprefix(f"accountant.target={epsilon:g}: ").removeprefix("null: ")
+    return FedprivError(f"{method.name}: cannot be calibrated to epsilon={epsilon:g}: {why}")
+
+
+Solved = dict[tuple[str, tuple[str, ...]], SolvedTarget]
+"""Name of a method and its setting: what its epsilon means, with its noise."""
+
+
+def calibrated(request: Request) -> Solved:
+    """The noise of every setting of every method, for the first reported seed.
+
+    Raises FedprivError for a setting that is wrong or whose noise cannot be solved, and for methods
+    that promise different things.
+    """
+    trials = [
+        Trial(method, setting, request.seeds[0], tunes=False)
+        for method in request.methods
+        for setting in method.grid
+    ]
+    found: Solved = {}
+    for trial, job in zip(trials, jobs(request, trials)):
+        try:
+            solved = EpsilonForecast.of(job.experiment).target
+        except ConfigError as error:
+            raise _not_calibrated(trial.method, request.epsilon, error) from error
+        assert solved is not None
+        found[trial.method.name, trial.setting] = solved
+    if not request.mixed:
+        _require_same_promise(found)
+    return found
+
+
+def _require_same_promise(found: Solved) -> None:
+    """Raise FedprivError for methods whose epsilons protect different units, or are against
+    different observers: equal numbers would not mean equal privacy."""
+    (first, one), *others = ((name, promise(solved)) for (name, _), solved in found.items())
+    for name, other in others:
+        if other != one:
+            raise FedprivError(
+                f"epsilon of {first} is for {one}, of {name} for {other}: equal numbers would not "
+                "mean equal privacy; compare them separately, or use --mixed"
+            )
+
+
+def promise(solved: SolvedTarget) -> str:
+    """What an epsilon protects, and from whom."""
+    return f"a {solved.unit} ({solved.adjacency}) against the {solved.observer}"
+
+
+def finished(request: Request, trials: Sequence[Trial], *, quiet: bool) -> Iterator[Run | None]:
+    """Run the trials side by side; then each trial's run, or None if it failed. Runs that the
+    folder has finished are not repeated. Raises FedprivError when all fail, or when a reported one
+    fails."""
+    made = jobs(request, trials)
+    try:
+        SideBySide(request.at_once).launch(made, quiet=quiet, sweep=request.folder)
+    except FedprivError:
+        survivable = all(trial.tunes for trial in trials)
+        if not survivable or all(job.failure is not None for job in made):
+            raise
+    return (None if job.failure is not None else read_run(job.folder) for job in made)

@@ -1,0 +1,125 @@
+"""Progress of a sweep on stderr: one line a run, with k of N and the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.progress import OnRound, Patience, time_left
+from fedpriv.runs.tables import METRICS
+
+
+class SweepProgress:
+    """A line for each run that ends; below it, a bar of all rounds on a terminal, or a line after a
+    long silence. A context.
+
+    rounds: planned rounds of each run; None where they are not known beforehand.
+    words: overrides of each run; those that all share are not shown.
+    quiet: show nothing.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[int] | None,
+        words: Sequence[Sequence[str]] = (),
+        *,
+        quiet: bool = False,
+    ) -> None:
+        self._rounds = rounds
+        self._shared = set.intersection(*map(set, words)) if len(words) > 1 else set()
+        self._quiet = quiet
+        self._completed: dict[int, int] = {}
+        self._resumed: dict[int, int] = {}
+        self._ended = 0
+        self._started = time.monotonic()
+        self._console = Console(stderr=True)
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=quiet or rounds is None or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(self._state(), total=self._planned)
+        self._patience = Patience(lambda seconds: self._say(self._with_time_left(self._state())))
+
+    def __enter__(self) -> SweepProgress:
+        self._bar.start()
+        if not self._quiet and not self._console.is_terminal:
+            self._patience.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._patience.__exit__()
+        self._bar.stop()
+
+    def on_round(self, run: int) -> OnRound:
+        """What run number `run` (from 0) tells of its rounds."""
+        return partial(self._count, run)
+
+    def ended(self, run: int, folder: Path, words: Sequence[str], failure: str | None) -> None:
+        """Show the end of run number `run`.
+
+        words: its overrides.
+        failure: why it failed; None: it is done.
+        """
+        self._ended += 1
+        if self._rounds:
+            self._count(run, self._rounds[run])
+        number = f"{self._ended}/{len(self._rounds)}" if self._rounds else f"#{run}"
+        own = " ".join(word for word in words if word not in self._shared)
+        result = f"failed: {failure}" if failure is not None else final_numbers(folder)
+        self._say(self._with_time_left(f"{number}  {own}: {result}"))
+        self._patience.restart()
+
+    @property
+    def _planned(self) -> int:
+        return sum(self._rounds or [])
+
+    def _count(self, run: int, number: int) -> None:
+        self._resumed.setdefault(run, number)
+        self._completed[run] = number
+        self._bar.update(
+            self._task, completed=sum(self._completed.values()), description=self._state()
+        )
+
+    def _state(self) -> str:
+        if self._rounds is None:
+            return f"{self._ended} runs done"
+        done = sum(self._completed.values())
+        return f"{self._ended}/{len(self._rounds)} runs, {done}/{self._planned} rounds"
+
+    def _with_time_left(self, text: str) -> str:
+        done = sum(self._completed.values())
+        here = done - sum(self._resumed.values())
+        left = self._planned - done
+        if not here or left <= 0:
+            return text
+        return f"{text}, {time_left((time.monotonic() - self._started) / here * left)}"
+
+    def _say(self, text: str) -> None:
+        if self._quiet:
+            return
+        if self._console.is_terminal:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+def final_numbers(folder: Path) -> str:
+    """The main metric and the epsilon of a finished run, as text."""
+    status = read_status(folder)
+    metric = str(status.get("metric", ""))
+    rows = RunFolder(folder).rows(METRICS)
+    found = [f"{metric} {float(rows[-1][metric]):.4f}"] if rows and rows[-1].get(metric) else []
+    if status.get("epsilon") is not None:
+        found.append(f"epsilon {status['epsilon']:.4g}")
+    return ", ".join(found) or "done"

@@ -1,0 +1,207 @@
+"""`fedpriv compare`: equal certificates, seeds, tuning, statistics, files, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from command import run
+from scipy.stats import ttest_rel
+
+from fedpriv.comparisons.request import Request
+from fedpriv.runtime import PreparedRun
+
+SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8")
+TWO = ("compare", "algo=uldp_avg,uldp_sgd", "epsilon=2", *SMALL)
+
+
+def result(folder):
+    return json.loads((folder / "comparison.json").read_text())
+
+
+def test_four_methods_with_five_seeds(tmp_path):
+    four = "algo=uldp_avg,uldp_sgd,uldp_naive,uldp_group"
+    done = run("compare", four, "epsilon=2", "seed=0..4", *SMALL, "--folder=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "out")
+    methods = {one["method"]: one for one in found["methods"]}
+    assert len(methods) == 4
+    for one in methods.values():
+        assert 2 - 1e-3 < one["certified"] <= 2
+        assert (one["unit"], one["observer"]) == ("user", "released model")
+        assert list(one["values"]) == ["0", "1", "2", "3", "4"]
+        values = np.array(list(one["values"].values()))
+        assert one["mean"] == pytest.approx(values.mean())
+        assert one["sd"] == pytest.approx(values.std(ddof=1))
+    assert_equals_scipy(found, methods)
+    means = [one["mean"] for one in found["methods"]]
+    assert means == sorted(means, reverse=True)
+    assert found["reference"] == found["methods"][0]["method"]
+    shown = (tmp_path / "out" / "comparison.tex").read_text()
+    assert rf"$\mathbf{{{means[0]:.4f}}} \pm" in shown
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "runs",
+        *(f"comparison{suffix}" for suffix in (".csv", ".md", ".tex", ".json", ".png")),
+    }
+    assert "20/20  algo=uldp_group seed=4: accuracy" in done.stderr
+
+
+def assert_equals_scipy(found, methods):
+    """Every pair is tested as scipy does, and Holm's correction keeps to its definition."""
+    assert len(found["tests"]) == len(list(combinations(methods, 2)))
+    for test in found["tests"]:
+        one, other = (
+            np.array(list(methods[test[side]]["values"].values())) for side in ("one", "other")
+        )
+        assert test["difference"] == pytest.approx((one - other).mean())
+        assert test["p"] == pytest.approx(ttest_rel(one, other).pvalue)
+    p = sorted(test["p"] for test in found["tests"])
+    for test in found["tests"]:
+        steps = [min(1, (len(p) - k) * value) for k, value in enumerate(p) if value <= test["p"]]
+        assert test["corrected_p"] == pytest.approx(max(steps))
+
+
+def test_the_same_command_repeats_nothing_and_more_seeds_extend_it(tmp_path):
+    assert run(*TWO, "seed=0..1", "--folder=out", cwd=tmp_path).returncode == 0
+    first = result(tmp_path / "out")
+    models = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("model.safetensors")}
+    assert len(models) == 4
+    assert run(*TWO, "seed=0..2", "--folder", "out", cwd=tmp_path).returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in models} == models
+    more = result(tmp_path / "out")
+    assert more["seeds"] == [0, 1, 2]
+    for before, after in zip(
+        sorted(first["methods"], key=lambda one: one["name"]),
+        sorted(more["methods"], key=lambda one: one["name"]),
+    ):
+        assert before["values"].items() <= after["values"].items()
+    other = run(
+        "compare", "algo=uldp_avg,uldp_sgd", "epsilon=3", *SMALL, "--folder=out", cwd=tmp_path
+    )
+    assert other.returncode == 2
+    assert "holds a run with other settings (accountant)" in other.stderr
+
+
+def test_settings_are_chosen_by_other_seeds(tmp_path):
+    done = run(
+        *(*TWO, "seed=0..1", "--folder=out", "--tune", "algo.global_lr=0.001,5,10"),
+        *("--tune", "uldp_avg:algo.local_lr=0.01,0.1", "--tuning-seeds=7..8"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "out")
+    assert found["tuning_seeds"] == [7, 8]
+    for method in found["methods"]:
+        tried = {}
+        for path in (tmp_path / "out" / "tuning" / method["name"]).glob("*/seed=*/metrics.csv"):
+            assert path.parent.name in ("seed=7", "seed=8")
+            last = dict(zip(*(line.split(",") for line in path.read_text().splitlines()[::2])))
+            tried.setdefault(path.parent.parent.name, []).append(float(last["accuracy"]))
+        assert len(tried) == method["tried"] == (6 if method["name"] == "uldp_avg" else 3)
+        best = max(tried, key=lambda setting: np.mean(tried[setting]))
+        assert np.mean(tried[best]) == pytest.approx(method["tuning_mean"])
+        chosen = method["setting"].split()
+        assert np.mean(tried[",".join(chosen)]) == pytest.approx(method["tuning_mean"])
+        for folder in method["folders"]:
+            assert folder.startswith(f"runs/{method['name']}/{','.join(chosen)}/seed=")
+    notes = "\n".join(found["notes"])
+    assert "the epsilon does not cover this choice" in notes
+    assert "WARNING: methods had grids of different sizes" in notes
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path):
+    words = (*TWO[:3], "rounds=2", *SMALL[1:], "seed=0..1", "--folder=out")
+    real = PreparedRun.run_round
+
+    def interrupted(self, queries, *rest):
+        if queries[0].round == 2:
+            raise KeyboardInterrupt
+        return real(self, queries, *rest)
+
+    with patch.object(PreparedRun, "run_round", interrupted):
+        done = run(*words, cwd=tmp_path)
+    assert done.returncode == 130
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("fedpriv: interrupted; continue with fedpriv compare algo=uldp_avg,")
+    assert last.endswith("--folder=out")
+    assert run(*words, cwd=tmp_path).returncode == 0
+    assert [one["n"] for one in result(tmp_path / "out")["methods"]] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("algo=uldp_avg",), "algo=uldp_avg: at least two methods"),
+        (("algo=uldp_avg,fedavg",), "fedavg: cannot be calibrated to epsilon=2: mechanism=none"),
+        (
+            ("algo=uldp_avg,uldp_group_max",),
+            "uldp_group_max: cannot be calibrated to epsilon=2: no",
+        ),
+        (("algo=uldp_avg,dp_sgd",), "equal numbers would not mean equal privacy"),
+        (("algo=uldp_avg,nothing",), "nothing: algo=nothing: not found"),
+        (("algo=uldp_avg,uldp_sgd", "data=digits,mnist"), "data=digits,mnist: one data set"),
+        (("algo=uldp_avg,uldp_sgd", "seed=3"), "seed=3: at least two seeds"),
+        (("algo=uldp_avg,uldp_sgd", "epsilon=1"), "epsilon=1: each key once"),
+        (
+            ("algo=uldp_avg,uldp_sgd", "accountant.target=1"),
+            "accountant.target=1: epsilon= says it",
+        ),
+        (
+            ("algo=uldp_avg,uldp_sgd", "algo.noise_multiplier=3"),
+            "has no effect with accountant.tar",
+        ),
+        (("algo=uldp_avg,uldp_sgd", "hydra.sweep.dir=x"), "--folder names the folder"),
+        (("algo=uldp_avg,uldp_sgd", "--against=x"), "--against=x: one of uldp_avg; uldp_sgd"),
+        (("algo=uldp_avg,uldp_sgd", "--tuning-seeds=9"), "has no effect without --tune"),
+        (
+            ("algo=uldp_avg,uldp_sgd", "--tune=algo.global_lr=1,2", "--tuning-seeds=4..5"),
+            "other seeds than those reported (seed=4)",
+        ),
+        (
+            ("algo=uldp_avg,uldp_sgd", "--tune=algo.local_epochs=1,2"),
+            "uldp_sgd: algo.local_epochs=...: unknown key",
+        ),
+        (("algo=uldp_avg,uldp_sgd", "--tune=x:algo.clip=1,2"), "a method of this comparison"),
+        (("algo=uldp_avg,uldp_sgd", "--tune=seed=1,2"), "a key of a method"),
+    ],
+)
+def test_what_is_no_comparison_is_refused_in_one_line(words, says, tmp_path):
+    done = run("compare", "epsilon=2", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_keys_with_several_values_make_methods():
+    request = Request.parse(
+        ["aggregation=plain,masked", "algo=uldp_avg,uldp_sgd", "epsilon=0.5", "rounds=3"]
+    )
+    assert [method.name for method in request.methods] == [
+        f"{algo},aggregation={how}"
+        for algo in ("uldp_avg", "uldp_sgd")
+        for how in ("plain", "masked")
+    ]
+    assert (request.epsilon, request.seeds) == (0.5, (0, 1, 2, 3, 4))
+    assert request.words == ("rounds=3",)
+
+
+def test_a_tuned_key_may_change_the_noise(tmp_path):
+    words = (*TWO, "seed=0..1", "--folder=out", "--tune=algo.user_rate=0.4,1", "--tuning-seeds=9")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    noise = {}
+    for method in result(tmp_path / "out")["methods"]:
+        assert 2 - 1e-3 < method["certified"] <= 2
+        for folder in method["folders"]:
+            status = json.loads((tmp_path / "out" / folder / "status.json").read_text())
+            assert status["noise"] == method["solved"]["noise"]
+            noise[method["setting"]] = status["noise"]["update"]
+    for path in (tmp_path / "out" / "tuning").rglob("status.json"):
+        setting = path.parent.parent.name
+        own = json.loads(path.read_text())["noise"]["update"]
+        assert own == noise.setdefault(setting, own)
+    assert noise["algo.user_rate=0.4"] < noise["algo.user_rate=1"]

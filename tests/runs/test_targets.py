@@ -1,0 +1,176 @@
+"""Runs whose noise is solved for `accountant.target`."""
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from command import run
+from interrupted import Death, dies_in, run_or_resume
+from runs import experiment
+
+from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations
+from fedpriv.runtime import prepare
+
+TARGET = "accountant.target=1.5"
+
+
+def headline(folder):
+    """The released model's smallest certificate after each recorded round."""
+    table = pd.read_csv(folder / "epsilon.csv")
+    return table[table.observer == "released model"].groupby("round").certified.min()
+
+
+def test_a_run_ends_at_its_target_and_says_what_it_means(tmp_path):
+    done = run(TARGET, "rounds=3", "hydra.run.dir=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    status = json.loads((tmp_path / "out" / "status.json").read_text())
+    spent = headline(tmp_path / "out")
+    assert list(spent.index) == [1, 2, 3]
+    assert 1.4999 < spent.iloc[-1] <= 1.5
+    about = status["target"]
+    assert about["certified"] == spent.iloc[-1]
+    assert (about["unit"], about["observer"], about["rounds"]) == ("user", "released model", 3)
+    assert about["noise"] == status["noise"]
+    log = (tmp_path / "out" / "run.log").read_text()
+    assert "unit user (add/remove), against the released model" in log
+    # A silo knows its own noise, so its epsilon is larger, and that is said.
+    assert "accountant.target=1.5 does not bound: silo, user: epsilon" in done.stdout
+    assert "accountant.target=1.5 does not bound: silo, user: epsilon" in log
+
+
+def test_the_noise_belongs_to_the_identity_of_a_run():
+    digests = []
+    for target in (1.5, 2.5, 1.5):
+        with prepare(experiment(f"accountant.target={target}", "accountant=pld")) as prepared:
+            digests.append(prepared.identity.effective)
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_a_repeated_round_ends_a_run_before_its_target(tmp_path):
+    """With system randomness each attempt is charged, and the noise is made for one attempt."""
+    folder = tmp_path / "run"
+    words = ("rounds=4", "randomness=system", "accountant=rdp", TARGET)
+    with pytest.raises(Death), dies_in(2, sums=[]):
+        run_or_resume(folder, *words)
+    run_or_resume(folder, *words, resume=True)
+    status = json.loads((folder / "status.json").read_text())
+    assert status["state"] == "done"
+    assert status["reason"] == "round 4 would exceed accountant.target=1.5"
+    assert headline(folder).iloc[-1] <= 1.5
+    assert "4" not in status["repeated_rounds"]
+
+
+def test_a_seeded_run_repeats_a_round_for_nothing(tmp_path):
+    folder = tmp_path / "run"
+    words = ("rounds=4", "accountant=rdp", TARGET)
+    with pytest.raises(Death), dies_in(2, sums=[]):
+        run_or_resume(folder, *words)
+    run_or_resume(folder, *words, resume=True)
+    assert list(headline(folder).index) == [1, 2, 3, 4]
+    assert 1.4999 < headline(folder).iloc[-1] <= 1.5
+
+
+def test_a_silo_refuses_a_second_answer_beyond_the_target(tmp_path):
+    words = ("rounds=2", "randomness=system", "accountant=rdp", TARGET)
+    aborts = []
+    for _ in range(2):  # two coordinators, neither of which knows of the other
+        with prepare(experiment(*words)) as prepared:
+            for name in prepared.silos:
+                spec = replace(prepared.session.specs[name], journals=str(tmp_path))
+                prepared.session.specs[name] = spec
+            prepared.session.reopen({name: {} for name in prepared.silos})
+            prepared.set_up(1, [])
+            state = prepared.state
+            for number in (1, 2):
+                result = prepared.run_round(prepared.queries(number), state)
+                aborts.append(result.aborted)
+    assert aborts[:2] == [None, None]
+    assert "would exceed accountant.target=1.5" in aborts[3]
+
+
+def test_a_target_fixes_the_number_of_rounds(tmp_path):
+    assert run(TARGET, "rounds=2", "hydra.run.dir=out", cwd=tmp_path).returncode == 0
+    done = run("resume=out", "rounds=5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "fedpriv: rounds=5: 2: the noise of accountant.target=1.5 was solved for 2 rounds"
+    )
+    swept = ("-m", TARGET, "seed=0", "hydra/launcher=side_by_side", "hydra.sweep.dir=s")
+    assert run(*swept, "rounds=2", cwd=tmp_path).returncode == 0
+    longer = run(*swept, "rounds=3", cwd=tmp_path)
+    assert longer.returncode == 2
+    assert "was solved for 2 rounds" in longer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            "algo.noise_multiplier=4",
+            "algo.noise_multiplier=4: has no effect with accountant.target",
+        ),
+        # that of the method's file, which would be ignored as well
+        ("algo.noise_multiplier=5.0", "algo.noise_multiplier=5.0: has no effect"),
+        ("mechanism.noise_multiplier=4", "mechanism.noise_multiplier=4: has no effect with"),
+        ("algo=dp_sgd algo.epsilon=4", "algo.epsilon=4: has no effect with accountant.target"),
+        ("algo=dp_sgd algo.observer=silo", "algo.observer=silo: has no effect"),
+        ("algo=dp_sgd algo.calibration=given", "algo.calibration=given: certified, because"),
+        ("algo=minibatch_sgd algo.calibration=paper", "algo.calibration=paper: certified"),
+        ("accountant.budget=3", "accountant.budget=3.0: null: accountant.target=1.5 is the limit"),
+        ("algo=fedavg", "accountant.target=1.5: null: mechanism=none adds no noise"),
+        ("algo=uldp_group_max", "is the max of private record counts"),
+        (
+            "algo.rounds=20 algo.budgets={a:{epsilon:1,share:0.5},b:{epsilon:4,share:0.5}}",
+            "each group of users has its own (algo.budgets)",
+        ),
+    ],
+)
+def test_settings_that_contradict_a_target_are_refused(words, text, tmp_path):
+    done = run("epsilon", TARGET, *words.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_observer_that_is_reported_first_may_be_chosen(tmp_path):
+    words = ("algo=local_sgd", "algo.observer=silo", TARGET, "rounds=2")
+    solved = EpsilonForecast.of(experiment(*words)).target
+    assert solved is not None
+    assert solved.observer == "silo"
+
+
+BUDGETS = [
+    "algo=uldp_avg",
+    "algo=uldp_avg algo.user_rate=0.3 rounds=7",
+    "algo=uldp_naive rounds=13",
+    "algo=uldp_sgd aggregation=masked aggregation.bits=32",
+    "algo=dp_sgd rounds=11",
+    "algo=cdp_fedavg algo.cohort=2 rounds=5",
+    "algo=dp_erm rounds=3",
+    "algo=local_sgd",
+    "algo=minibatch_sgd algo.records_per_user=2 rounds=6 allocator.n_users=200",
+    "algo=minibatch_sgd aggregation=shuffle rounds=6",
+    "algo=spider rounds=7",
+    "algo=prox_svrg rounds=9",
+    "algo=prox_sgd rounds=9",
+]
+
+
+@pytest.mark.parametrize("words", BUDGETS)
+@pytest.mark.parametrize("budget", [0.7, 3.0])
+def test_the_noise_recommended_for_a_budget_is_within_it(words, budget):
+    """The number as it is printed, not only the one that was found."""
+    forecast = EpsilonForecast.of(experiment(*words.split(), "accountant=rdp"))
+    rounds = forecast.exp.options.rounds
+    line = calibrations(forecast, budget)[1]
+    assert line.startswith(f"epsilon {budget:g}: {rounds} rounds at noise ")
+    assert line.endswith(f"(accountant.target={budget:g})")
+    printed = float(line.split(" at noise ")[1].split()[0])
+    set_to = EpsilonForecast.of(
+        replace(forecast.exp, accountant=replace(forecast.exp.accountant, target=budget))
+    )
+    assert printed == pytest.approx(set_to.noise, rel=1e-5)
+    assert printed >= set_to.noise
+    scaled = set_to.with_noise(printed)
+    assert scaled.cost.spent(forecast.exp.accountant, rounds) <= budget
