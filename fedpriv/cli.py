@@ -30,11 +30,12 @@ COMMANDS = {
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
+    "replicate": "fedpriv.papers.ledger.command:main",
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "reproduce", "certify")
+OWN_HELP = ("figure", "table", "reproduce", "replicate", "certify")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""

@@ -17,6 +17,7 @@ fedpriv table folder ...             results of finished runs: mean, deviation, 
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
 fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figure;
                                      --profile quick or paper
+fedpriv replicate [entry ...]        decide a paper's claim by the rule of the ledger
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attack the settings: lower bounds on epsilon beside the
                                      certified ones

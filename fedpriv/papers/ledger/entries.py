@@ -8,7 +8,7 @@ before anything is run, what is run and which comparisons decide; `rule.py` has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -101,14 +101,14 @@ class Replication:
     comparisons: tuple[Comparison, ...]
     words: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    grids: Mapping[str, tuple[str, ...]] = ()  # type: ignore[assignment]
+    grids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     chosen_by: str = "train_loss"
     tuning_seeds: tuple[int, ...] = ()
     hours: float = 0.0
 
     def grid(self, question: str, method: str) -> tuple[str, ...]:
         """The tuning grid of a method."""
-        own = {word.partition("=")[0]: word for word in dict(self.grids).get(method, ())}
+        own = {word.partition("=")[0]: word for word in self.grids.get(method, ())}
         usual = {word.partition("=")[0]: word for word in self.cases[question].grid}
         return tuple(own.get(key, word) for key, word in usual.items())
 
@@ -147,14 +147,16 @@ class Entry:
     claim: str
     answers: Mapping[str, Answer]
     authors: str = ""
-    same: Mapping[str, str] = ()  # type: ignore[assignment]
+    same: Mapping[str, str] = field(default_factory=dict)
     numbers: tuple[Number, ...] = ()
     replication: Replication | None = None
     hours: float | None = None
 
     @property
     def paper(self) -> str:
-        return self.name.partition("/")[0]
+        """The file that it stands in."""
+        paper, slash, _ = self.name.partition("/")
+        return paper if slash else "study"
 
 
 @cache
@@ -179,7 +181,7 @@ def _entry(name: str, known: Mapping[str, Any]) -> Entry:
     answers = {key: _answer(name, given.pop(key)) for key in QUESTIONS if key in given}
     run = given.pop("replication", None)
     same = given.pop("same", {})
-    unknown = {*given} - {field.name for field in fields(Entry)} or {*same} - {*SAME}
+    unknown = {*given} - {one.name for one in fields(Entry)} or {*same} - {*SAME}
     if unknown or not answers:
         raise ValueError(f"{name}: {', '.join(sorted(unknown)) or 'no answer'}")
     return Entry(
@@ -213,19 +215,10 @@ def _replication(known: Mapping[str, Any]) -> Replication:
         Comparison(**{**each, "places": tuple(each.get("places", ()))})
         for each in given.pop("comparisons")
     )
-    grids = {name: tuple(words) for name, words in given.pop("grids", {}).items()}
-    tuples = {
-        key: tuple(given.pop(key)) for key in ("words", "places", "tuning_seeds") if key in given
-    }
-    found = Replication(
-        methods=methods,
-        cases=cases,
-        comparisons=comparisons,
-        grids=grids,
-        seeds=tuple(given.pop("seeds")),
-        **tuples,
-        **given,
-    )
+    given["grids"] = {name: tuple(words) for name, words in given.get("grids", {}).items()}
+    for key in ("words", "places", "tuning_seeds", "seeds"):
+        given[key] = tuple(given.get(key, ()))
+    found = Replication(methods=methods, cases=cases, comparisons=comparisons, **given)
     _check(found)
     return found
 
