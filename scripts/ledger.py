@@ -2,28 +2,32 @@
 
 docs/papers/ledger.md has all of them; between `<!-- ledger: paper -->` and `<!-- /ledger -->` on a
 paper's page and on the study's stand its answers, and between `<!-- papers -->` and `<!-- /papers
--->` in README.md how many there are. Every number comes from results/ledger/ or from the ledger.
+-->` in README.md how many there are. docs/papers/gallery.md shows the figures. Every number comes
+from results/ledger/ or from the ledger.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fedpriv.papers.ledger import results
+import numpy as np
+
+from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import (
     ANSWERS,
     PAPERS,
     QUESTIONS,
     Entry,
-    combinations,
+    Number,
     entries,
     of_paper,
 )
 from fedpriv.papers.ledger.results import TUNING, Decision, Row
 from fedpriv.papers.ledger.rule import LEVEL
+from fedpriv.reports.summary import standard_deviation
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / results.RESULTS
@@ -62,6 +66,8 @@ PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES} | {
     STUDY: ROOT / "docs" / "study.md"
 }
 LEDGER = ROOT / "docs" / "papers" / "ledger.md"
+GALLERY = ROOT / "docs" / "papers" / "gallery.md"
+PICTURES = ROOT / "docs" / "assets" / "replications"
 
 
 def papers() -> str:
@@ -119,11 +125,52 @@ def numbers() -> str:
     """The papers' numbers beside ours."""
     lines = ["| entry | number | paper | here |", "| --- | --- | --- | --- |"]
     lines += [
-        f"| `{entry.name}` | {one.what} | {one.paper} | {one.ours or 'not measured'} |"
+        f"| `{entry.name}` | {one.what} | {one.paper} | {ours(entry, one) or 'not measured'} |"
         for entry in entries().values()
         for one in entry.numbers
     ]
     return "\n".join(lines)
+
+
+def ours(entry: Entry, number: Number) -> str:
+    """Our number: from the entry, or computed from its results."""
+    rows = [row for row in results.read(results.path(entry.name, RESULTS)) if row.phase != TUNING]
+    if number.ours or not rows:
+        return number.ours
+    if entry.paper == "lowy":
+        other = "Local SGD" if "Local SGD" in number.what else "MB-SGD"
+        found = (
+            f"{100 * _gain(rows, question, other):+.1f} % ({words})"
+            for question, words in (
+                ("curve", "the paper's noise"),
+                ("conclusion", "equal certificates"),
+            )
+        )
+        return f"this figure alone: {', '.join(found)}"
+    if entry.name == "secured_fl/fig6":
+        peers = number.what.split()[-2]
+        place = f"size=3, peers={peers}"
+        counts = [row.value for row in rows if (row.place, row.method) == (place, "with rollback")]
+        return f"{min(counts):g} to {max(counts):g} in {len(counts)} runs"
+    losses = [
+        row.value
+        for row in rows
+        if (row.method, row.place, row.round) == ("tau=40", "algo.noise_multiplier=0.0005", 40)
+    ]
+    return f"{np.mean(losses):.3f} ± {standard_deviation(losses):.3f}"
+
+
+def _gain(rows: list[Row], question: str, other: str) -> float:
+    """SPIDER's last error relative to another method's, minus one; mean over epsilons."""
+    last = max(row.round for row in rows)
+    means: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if (row.question, row.round, row.metric) == (question, last, "error"):
+            means.setdefault((row.method, row.place), []).append(row.value)
+    places = {place for _, place in means}
+    return float(
+        np.mean([np.mean(means["SPIDER", at]) / np.mean(means[other, at]) - 1 for at in places])
+    )
 
 
 def measured() -> str:
@@ -179,15 +226,16 @@ def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
     assert run is not None
     parts = [f"Seeds that decide: {_seeds(run.seeds)}."]
     if run.cases[question].grid:
+        here = [row for row in rows if (row.question, row.phase) == (question, TUNING)]
         sizes = {
-            method: sum(combinations(words) for words in alternatives)
-            * combinations(run.grid(question, method))
-            for method, alternatives in run.methods.items()
+            method: len({row.settings for row in here if row.method == method})
+            for method in run.methods
         }
+        grids = {method: run.grid(question, method) for method in run.methods}
         listed = ", ".join(f"{method} {number}" for method, number in sizes.items())
         parts.append(
             f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
-            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows))}."
+            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows, grids))}."
         )
     certified = [row.certified for row in rows if row.question == question and row.phase != TUNING]
     if question == "conclusion":
@@ -199,7 +247,9 @@ def _seeds(seeds: tuple[int, ...]) -> str:
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
-def _chosen(question: str, rows: tuple[Row, ...]) -> list[str]:
+def _chosen(
+    question: str, rows: tuple[Row, ...], grids: Mapping[str, tuple[str, ...]]
+) -> list[str]:
     """The chosen settings of each method, with the places where there are several."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -208,9 +258,22 @@ def _chosen(question: str, rows: tuple[Row, ...]) -> list[str]:
             if row.place not in places:
                 places.append(row.place)
     return [
-        f"{method} {_keys(settings)}{f' at {_joined(places)}' if any(places) else ''}"
+        f"{method} {_marked(settings, grids[method])}"
+        f"{f' at {_joined(places)}' if any(places) else ''}"
         for (method, settings), places in found.items()
     ]
+
+
+def _marked(settings: str, grid: tuple[str, ...]) -> str:
+    """Settings, with an asterisk at numbers that are an end of their grid."""
+    parts = []
+    tried = {key: values.split(",") for key, _, values in (word.partition("=") for word in grid)}
+    for word in settings.split(", "):
+        key, _, value = word.partition("=")
+        numbers = [float(each) for each in tried.get(key, ())]
+        end = len(numbers) > 1 and float(value) in (min(numbers), max(numbers))
+        parts.append(f"{_keys(word)}{'*' if end else ''}")
+    return ", ".join(parts)
 
 
 def _keys(text: str) -> str:
@@ -252,6 +315,7 @@ def pages() -> dict[Path, str]:
     for mark, content in (("grid", grid()), ("numbers", numbers()), ("measured", measured())):
         text = _between(text, mark, mark, content)
     found[LEDGER] = text
+    found[GALLERY] = _between(GALLERY.read_text(), "gallery", "gallery", gallery())
     return found
 
 
@@ -262,6 +326,35 @@ def _between(text: str, opening: str, closing: str, content: str) -> str:
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
+def gallery() -> str:
+    """The figures of all replications."""
+    parts = []
+    for entry in measured_entries():
+        picture = f"../assets/replications/{picture_name(entry)}"
+        parts.append(
+            f"## {entry.name}\n\n{entry.place}. The claim: {entry.claim}.\n\n"
+            f"![{entry.name}]({picture})\n\n"
+            + "\n".join(
+                f"- {QUESTIONS[question]}: **{one.answer}**{f', {one.found}' if one.found else ''}."
+                for question, one in entry.answers.items()
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def measured_entries() -> list[Entry]:
+    """The entries with results."""
+    return [entry for entry in entries().values() if results.path(entry.name, RESULTS).exists()]
+
+
+def picture_name(entry: Entry) -> str:
+    return f"{entry.name.replace('/', '_')}.png"
+
+
 if __name__ == "__main__":
+    PICTURES.mkdir(exist_ok=True)
+    for entry in measured_entries():
+        rows = results.read(results.path(entry.name, RESULTS))
+        figures.draw(entry, rows, PICTURES / picture_name(entry))
     for path, text in pages().items():
         path.write_text(text)

@@ -3,7 +3,8 @@
 `fedpriv reproduce` draws a figure. `fedpriv replicate` spends the compute that its entry in the
 ledger asks for: it tunes every method alike on some seeds, runs the chosen settings on others,
 keeps the value of every seed in results/ledger/, and answers by the rule of docs/papers/rule.md.
-Runs are in outputs/replicate/. Started again, it resumes. Without names it lists the entries.
+Runs and a figure are in outputs/replicate/. Started again, it resumes. Without names it lists the
+entries.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from fedpriv.errors import FedprivError
-from fedpriv.papers.ledger import results
+from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
+from fedpriv.papers.ledger.results import Row
 from fedpriv.papers.ledger.sweeps import replicate
 from fedpriv.reports.arguments import Parser
 from fedpriv.settings.help import near
@@ -51,12 +53,22 @@ def _runs(entry: Entry) -> bool:
 
 
 def _replicate(entry: Entry) -> None:
+    folder = RUNS / entry.name
     if entry.replication is None:
-        results.write(entry.name, resolve_name(PROGRAMS[entry.name])(print))
-        print(results.path(entry.name))
-        return
-    rows = list(replicate(entry.replication, RUNS / entry.name, print))
+        rows = list(resolve_name(PROGRAMS[entry.name])(print))
+    else:
+        rows = list(replicate(entry.replication, folder, print))
     results.write(entry.name, rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.draw(entry, rows, folder / "figure.pdf")
+    if entry.replication:
+        _print(entry, rows)
+    print(folder / "figure.pdf", results.path(entry.name), sep="\n")
+
+
+def _print(entry: Entry, rows: list[Row]) -> None:
+    """Print what the rows decide."""
+    assert entry.replication is not None
     for question in entry.replication.cases:
         decisions = results.decide(entry, question, rows)
         found = results.decided_answer(entry, question, decisions)
@@ -73,7 +85,6 @@ def _replicate(entry: Entry) -> None:
                     f"difference {each.mean:+.4g} ({each.low:+.4g} to {each.high:+.4g}), "
                     f"corrected p {each.holm:.2g}, {each.seeds} seeds"
                 )
-    print(results.path(entry.name))
 
 
 def _line(entry: Entry) -> str:

@@ -33,7 +33,8 @@ class Row:
     settings: chosen from the grid; empty where nothing was tuned.
     seed, round: of the run, and when.
     metric, value: what was measured.
-    certified, claimed: the run's epsilons after its last round, for the observer that its noise is made for.
+    certified, claimed: the run's epsilons after its last round, for the observer whom its noise is
+        made for.
     """
 
     question: str

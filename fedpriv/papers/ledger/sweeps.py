@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.errors import FedprivError
-from fedpriv.papers.ledger.entries import Replication
+from fedpriv.papers.ledger.entries import Replication, combinations
 from fedpriv.papers.ledger.results import DECIDING, TUNING, Row
-from fedpriv.reports.finished_runs import Run, find_runs
+from fedpriv.reports.finished_runs import Run, read_run, sweep_order
+from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.help import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
@@ -50,6 +51,9 @@ def _tune(
     settings: dict[str, dict[str, str]] = {}
     for number, alternative in enumerate(run.methods[method]):
         keys = _keys([*alternative, *grid])
+        if len(run.methods[method]) > 1:  # what tells the alternatives apart
+            fixed = [word.partition("=")[0] for word in alternative[1:]]
+            keys = list(dict.fromkeys([*fixed, *keys]))
         words = [*alternative, *grid, *run.places, _seeds(run.tuning_seeds)]
         for one in _sweep(run, question, words, folder / f"tuning_{number}"):
             place, own = _values(one, _keys(run.places)), _values(one, keys)
@@ -89,7 +93,13 @@ def _decide(
         chosen = {word.partition("=")[0]: word for word in alternative}
         chosen |= {key: f"{key}={value}" for key, value in own.items()}
         words = [*chosen.values(), *place_words, _seeds(run.seeds)]
-        for one in _sweep(run, question, words, folder / f"deciding_{number}"):
+        runs = _sweep(run, question, words, folder / f"deciding_{number}")
+        wanted = combinations(words)
+        if len(runs) < wanted:  # a mean over the others would flatter the method
+            raise FedprivError(
+                f"{question}, {method}: {wanted - len(runs)} of {wanted} deciding runs diverge"
+            )
+        for one in runs:
             place = _values(one, _keys(run.places))
             for metric in metrics:
                 for round in one.metrics["round"]:
@@ -99,7 +109,7 @@ def _decide(
 
 
 def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> list[Run]:
-    """The finished runs of a sweep; those that diverge are missing."""
+    """The finished runs of a sweep; those that diverge are missing. Other failures are raised."""
     usual = (f"experiment={run.experiment}", *run.words, *run.cases[question].words)
     # A changed entry is another sweep.
     digest = hashlib.sha256("\n".join([*usual, *words]).encode()).hexdigest()[:8]
@@ -113,10 +123,16 @@ def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> l
         try:
             SideBySide(AT_ONCE).launch(jobs, quiet=True)
         except FedprivError:
-            if not any(folder.rglob("status.json")):
+            failures = [job.failure for job in jobs if job.failure is not None]
+            if not all(isinstance(one, DivergedError) for one in failures):
                 raise
         done.touch()
-    return find_runs([folder], warn=lambda text: None)
+    finished = [folder for folder in folder.iterdir() if folder.is_dir()]
+    return [
+        found
+        for one in sorted(finished, key=sweep_order)
+        if (found := read_run(one, warn=lambda text: None))
+    ]
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

@@ -1,6 +1,7 @@
 """The ledger: every figure has an entry, answers rest on tests or on results, seeds are apart."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from fedpriv.papers.ledger.entries import entries
 from fedpriv.papers.ledger.results import DECIDING, TUNING
 from fedpriv.papers.reproduce import FIGURES
 from scripts import measured_peers
-from scripts.ledger import LEDGER, RESULTS, TITLES, numbers, pages
+from scripts.ledger import (
+    LEDGER,
+    PICTURES,
+    RESULTS,
+    TITLES,
+    measured_entries,
+    numbers,
+    pages,
+    picture_name,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = [entry.name for entry in entries().values() if entry.replication]
@@ -136,3 +146,49 @@ def test_the_peers_differences_are_those_of_the_table():
             if data.startswith(place) and method.startswith("SecureD-FL"):
                 below = 100 * (last[data, peers, "FedAvg"] - accuracy)
                 assert f"{below:.2f}" in said, (data, peers, method)
+
+
+def test_partitions_grow_with_the_peers():
+    """SecureD-FL, Fig. 6 with the authors' draws; 4 for 9 peers and 5 for 15 (section VI-A)."""
+    counts = {}
+    for row in rows("secured_fl/fig6"):
+        size, peers = (int(word.partition("=")[2]) for word in row.place.split(", "))
+        counts.setdefault((row.method, size), {}).setdefault(peers, []).append(row.value)
+    for size in (3, 4):
+        by_peers = counts["with rollback", size]
+        means = [sum(values) / len(values) for _, values in sorted(by_peers.items())]
+        assert all(one < other for one, other in pairwise(means))
+    assert set(counts["with rollback", 3][9]) == {4}
+    assert set(counts["with rollback", 3][15]) == {5}
+    assert max(counts["with rollback", 3][57]) == 19
+    found = [one for n, values in counts["as printed", 3].items() if n >= 15 for one in values]
+    assert (min(found), max(found)) == (1, 6)
+
+
+def test_accuracies_beside_table_ii_are_those_of_the_peers_results():
+    for name, data in (("fig3_femnist", "MNIST"), ("fig3_shakespeare", "Shakespeare")):
+        for number in entries()[f"secured_fl/{name}"].numbers:
+            own = {
+                row["method"]: f"{100 * float(row['best']):.2f} ± "
+                f"{100 * float(row['best deviation']):.2f}"
+                for row in measured_peers.read()
+                if row["data"].startswith(data) and row["peers"] == number.what.split()[0]
+            }
+            texts = [own[method] for method in ("Local-only", "FedAvg", "SecureD-FL") if own]
+            assert ", ".join(texts) in number.ours
+            assert bool(number.ours) == bool(own)
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if rows(name)])
+def test_no_run_counts_twice(name):
+    keys = [
+        (row.question, row.phase, row.method, row.place, row.settings)
+        + (row.seed, row.round, row.metric)
+        for row in rows(name)
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_every_result_has_a_picture():
+    for entry in measured_entries():
+        assert (PICTURES / picture_name(entry)).stat().st_size > 10_000

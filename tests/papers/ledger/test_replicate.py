@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from command import run
 
 from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger import command, entries, results
@@ -68,6 +67,37 @@ def test_with_phase_1_spider_is_mb_sgd_to_the_bit(tmp_path):
     assert all(len(set(values.values())) == 1 for values in found.values())
 
 
+ONE = replace(SMALL, places=("algo.epsilon=18",), methods={"MB-SGD": (("algo=minibatch_sgd",),)})
+
+
+def test_settings_with_which_a_run_diverges_are_not_chosen(tmp_path):
+    tried = replace(ONE, grids={"MB-SGD": ("preset.local_lr=0.2,1e300",)})
+    rows = list(replicate(tried, tmp_path, lambda text: None))
+    assert {row.settings for row in rows} == {"preset.local_lr=0.2"}
+
+
+def test_a_run_that_diverges_is_not_left_out_of_a_mean(tmp_path):
+    words = ("algo.calibration=certified", "preset.local_lr=1e300")
+    untuned = replace(ONE, cases={"conclusion": Case(words)})
+    for _ in range(2):
+        with pytest.raises(FedprivError, match="MB-SGD: 2 of 2 deciding runs diverge"):
+            list(replicate(untuned, tmp_path, lambda text: None))
+
+
+def test_failures_other_than_divergence_end_it_and_are_repeated(tmp_path):
+    absent = Replication(
+        experiment="hu/fig7",
+        words=("rounds=1", f"data.root={tmp_path}/no"),
+        cases={"curve": Case()},
+        methods={"CDP-FedAvg": ((),)},
+        seeds=(0, 1),
+        comparisons=(),
+    )
+    for _ in range(2):
+        with pytest.raises(FedprivError, match="data.root"):
+            list(replicate(absent, tmp_path / "runs", lambda text: None))
+
+
 def test_results_are_read_as_they_were_written_and_decide(rows, tmp_path):
     results.write(ENTRY.name, rows, tmp_path)
     read = results.read(results.path(ENTRY.name, tmp_path))
@@ -116,7 +146,9 @@ def test_without_names_it_lists_the_entries(capsys):
     out = capsys.readouterr().out
     assert "* hu/fig6: curve: " in out
     assert "  hu/lemma5: statement: no" in out
-    assert "replicate" in run("replicate", "--help").stdout
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    assert "fedpriv replicate" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
