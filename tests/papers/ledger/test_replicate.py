@@ -94,7 +94,7 @@ def test_failures_other_than_divergence_end_it_and_are_repeated(tmp_path):
         comparisons=(),
     )
     for _ in range(2):
-        with pytest.raises(FedprivError, match="data.root"):
+        with pytest.raises(FedprivError, match=r"data\.root"):
             list(replicate(absent, tmp_path / "runs", lambda text: None))
 
 
