@@ -72,10 +72,12 @@ class Case:
     words: overrides of its runs.
     grid: overrides with several values each, tried on the tuning seeds; empty: nothing is tuned,
         the experiment's own settings count.
+    own: by method, overrides of its runs alone.
     """
 
     words: tuple[str, ...] = ()
     grid: tuple[str, ...] = ()
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class Replication:
     chosen_by: str = "train_loss"
     tuning_seeds: tuple[int, ...] = ()
     hours: float = 0.0
+
+    def alternatives(self, question: str, method: str) -> list[list[str]]:
+        """A method's alternative overrides."""
+        own = self.cases[question].own.get(method, ())
+        return [[*words, *own] for words in self.methods[method]]
 
     def grid(self, question: str, method: str) -> tuple[str, ...]:
         """The tuning grid of a method."""
@@ -207,10 +214,7 @@ def _replication(known: Mapping[str, Any]) -> Replication:
         name: tuple(tuple(words) for words in alternatives)
         for name, alternatives in given.pop("methods").items()
     }
-    cases = {
-        question: Case(**{key: tuple(words) for key, words in (case or {}).items()})
-        for question, case in given.pop("cases").items()
-    }
+    cases = {question: _case(case or {}) for question, case in given.pop("cases").items()}
     comparisons = tuple(
         Comparison(**{**each, "places": tuple(each.get("places", ()))})
         for each in given.pop("comparisons")
@@ -221,6 +225,12 @@ def _replication(known: Mapping[str, Any]) -> Replication:
     found = Replication(methods=methods, cases=cases, comparisons=comparisons, **given)
     _check(found)
     return found
+
+
+def _case(known: Mapping[str, Any]) -> Case:
+    given = dict(known)
+    own = {method: tuple(words) for method, words in given.pop("own", {}).items()}
+    return Case(**{key: tuple(words) for key, words in given.items()}, own=own)
 
 
 def _check(run: Replication) -> None:

@@ -45,13 +45,14 @@ def _tune(
     run: Replication, question: str, method: str, *, folder: Path
 ) -> tuple[list[Row], dict[str, tuple[int, dict[str, str]]]]:
     """The rows of the tuning runs, and the best alternative and settings at each place."""
+    alternatives = run.alternatives(question, method)
     grid = run.grid(question, method)
     rows: list[Row] = []
     losses: dict[tuple[str, int, str], list[float]] = {}
     settings: dict[str, dict[str, str]] = {}
-    for number, alternative in enumerate(run.methods[method]):
+    for number, alternative in enumerate(alternatives):
         keys = _keys([*alternative, *grid])
-        if len(run.methods[method]) > 1:  # what tells the alternatives apart
+        if len(alternatives) > 1:  # what tells the alternatives apart
             fixed = [word.partition("=")[0] for word in alternative[1:]]
             keys = list(dict.fromkeys([*fixed, *keys]))
         words = [*alternative, *grid, *run.places, _seeds(run.tuning_seeds)]
@@ -81,7 +82,7 @@ def _decide(
 ) -> Iterator[Row]:
     """The rows of the deciding runs; without `best`, of the method as it is."""
     metrics = sorted({one.metric for one in run.comparisons})
-    alternatives = run.methods[method]
+    alternatives = run.alternatives(question, method)
     if best:
         sweeps = [
             (alternatives[number], own, place.split(", ") if place else [])
