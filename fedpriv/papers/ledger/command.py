@@ -22,7 +22,11 @@ from fedpriv.reports.arguments import Parser
 from fedpriv.settings.help import near
 
 RUNS = Path("outputs") / "replicate"
-PROGRAMS = {"secured_fl/fig6": "fedpriv.papers.secured_fl.peer_groups:count_by_run"}
+PROGRAMS = {
+    "secured_fl/fig6": "fedpriv.papers.secured_fl.peer_groups:count_by_run",
+    "uldp_fl/fig11": "fedpriv.papers.uldp_fl.protocol_rows:hospitals",
+    "uldp_fl/fig12": "fedpriv.papers.uldp_fl.protocol_rows:sizes",
+}
 """Functions that yield the rows of entries that no sweep measures."""
 
 

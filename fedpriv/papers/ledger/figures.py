@@ -19,15 +19,17 @@ WIDTH = 6.9
 """Inches, of two columns."""
 METRICS = {
     "accuracy": "test accuracy",
+    "balanced_accuracy": "balanced test accuracy",
     "c_index": "C-index",
     "error": "test error",
     "gradient_norm": "norm of the training gradient",
     "loss": "test loss",
     "partitions": "partitions",
+    "seconds": "processor seconds",
     "train_loss": "training loss",
 }
 QUESTIONS = {"curve": "as in the paper", "conclusion": "tuned, equal certificates"}
-X = {"algo.epsilon": "epsilon", "peers": "peers"}
+X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 """Keys of places that are an axis; all other places have panels of their own."""
 
 
@@ -74,6 +76,8 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
                 & (table["panel"] == place)
             ]
             _draw(axis, here, scale=bool(axis_key))
+            if metric == "seconds":
+                axis.set_yscale("log")
             if axis is row[0]:
                 second = f"\n{QUESTIONS[question]}" if across == "panel" and questions[1:] else ""
                 axis.set_ylabel(f"{METRICS[metric]}{second}", fontsize=8)
@@ -83,8 +87,14 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
     for axis in axes[-1]:
         axis.set_xlabel(X.get(axis_key, "round"), fontsize=8)
     handles, labels = axes[0, 0].get_legend_handles_labels()
+    columns_of_legend = len(labels) if len(labels) <= 5 else 4
     figure.legend(
-        handles, labels, loc="outside upper center", ncol=len(labels), fontsize=8, frameon=False
+        handles,
+        labels,
+        loc="outside upper center",
+        ncol=columns_of_legend,
+        fontsize=8,
+        frameon=False,
     )
     save(figure, out, dpi=200)
 
