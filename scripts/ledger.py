@@ -237,10 +237,23 @@ def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
             f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
             f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows, grids))}."
         )
-    certified = [row.certified for row in rows if row.question == question and row.phase != TUNING]
-    if question == "conclusion":
-        parts.append(f"Certified epsilon: {min(certified):.4g} to {max(certified):.4g}.")
+    parts.append(f"Certified epsilon: {_certified(question, rows)}.")
     return " ".join(parts)
+
+
+def _certified(question: str, rows: tuple[Row, ...]) -> str:
+    """The range of the certificates of the runs that decide, for each method."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.question == question and row.phase != TUNING:
+            found.setdefault(row.method, []).append(row.certified)
+    ranges = {
+        method: " to ".join(dict.fromkeys(f"{end(values):.3g}" for end in (min, max)))
+        for method, values in found.items()
+    }
+    if len({*ranges.values()}) == 1:
+        return f"{next(iter(ranges.values()))} for every method"
+    return ", ".join(f"{method} {one}" for method, one in ranges.items())
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

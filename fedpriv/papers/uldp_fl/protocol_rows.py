@@ -13,7 +13,7 @@ from fedpriv.papers.ledger.results import DECIDING, Row
 from fedpriv.papers.uldp_fl.protocol_time import measured
 
 FIG11 = ("experiment=uldp_fl/fig11", "rounds=1", "seed=0,1,2,3,4")
-FIG12 = ("experiment=uldp_fl/fig12", "rounds=1", "seed=0,1,2")
+FIG12 = ("experiment=uldp_fl/fig12", "rounds=1", "seed=0,1")
 
 
 def hospitals(say: Callable[[str], None]) -> Iterator[Row]:
