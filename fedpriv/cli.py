@@ -34,12 +34,13 @@ COMMANDS = {
     "table": "fedpriv.reports.table_command:main",
     "compare": "fedpriv.comparisons.command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
+    "replicate": "fedpriv.papers.ledger.command:main",
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
     "keys": "fedpriv.crypto.keys_command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "compare", "reproduce", "certify", "init", "keys")
+OWN_HELP = ("figure", "table", "compare", "reproduce", "replicate", "certify", "init", "keys")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""

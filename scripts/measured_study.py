@@ -3,7 +3,7 @@ writes the table.
 
 Each folder has the study.csv of `fedpriv reproduce study/... --profile paper`. Data that are not
 named keep their rows. The table is results/study.csv. The script also prints the text for
-docs/study.md and the verdicts; tests compare it.
+docs/study.md; tests compare it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ def main(words: list[str]) -> None:
     }
     rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
     write_table(TABLE, ("data", *COLUMNS), rows)
-    print(
-        page(table()),
-        *(f"study/{data}: {found(rows)}" for data, rows in table().items()),
-        sep="\n\n",
-    )
+    print(page(table()))
 
 
 def table(path: Path = TABLE) -> Measured:
@@ -144,20 +140,6 @@ def reported(rows: Sequence[StudyRow]) -> str:
         )
     lines += [f"| {' | '.join((*order, *text))} |" for order, text in texts.items()]
     return "\n".join(lines)
-
-
-def found(rows: Sequence[StudyRow]) -> str:
-    """The same in a sentence, for fedpriv/papers/verdicts.yaml; errors in per cent."""
-    parts = []
-    for verdict in ("refuted", "confirmed"):
-        orders = [
-            f"{one.first} before {one.second} at a {one.unit}'s epsilon {one.epsilon:g} "
-            f"({100 * one.errors[0]:.1f} and {100 * one.errors[1]:.1f} % of errors)"
-            for one in check_orders(rows)
-            if one.verdict == verdict
-        ]
-        parts.append(f"{verdict}, at equal certificates: {', '.join(orders) or 'nothing'}")
-    return "; ".join([*parts, "everything else is not resolved"])
 
 
 def costs(rows: Sequence[StudyRow]) -> str:

@@ -1,5 +1,5 @@
 """outputs/figures/index.html: the latest version of every figure, with command, settings, run time
-and verdict.
+and the ledger's answers.
 
 The page needs no server: it loads nothing but the figures beside it.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fedpriv
-from fedpriv.papers.verdicts import Verdict, verdicts
+from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
 from fedpriv.util.durable_files import replace_file
 
 ABOUT = "about.json"
@@ -25,7 +25,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 article { border-top: 1px solid #ccc; padding: 1rem 0; }
 img { max-width: 100%; border: 1px solid #eee; }
 code { background: #f4f4f4; padding: .1em .3em; }
-.confirmed { color: #146c2e; } .refuted { color: #a11; } .open { color: #765400; }
+.yes { color: #146c2e; } .no { color: #a11; } .not-resolved, .not-run { color: #765400; }
 dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
 """
 
@@ -66,24 +66,24 @@ def write_index(outputs: Path) -> Path:
         facts = json.loads(file.read_text())
         if (file.parent / "figure.png").exists():
             latest[facts["name"]] = (file.parent, facts)
-    known = verdicts()
+    known = entries()
     order = [*known]
     names = sorted(latest, key=lambda name: order.index(name) if name in known else len(known))
     path = outputs / INDEX
-    entries = [_entry(*latest[name], verdict=known.get(name), start=path.parent) for name in names]
+    drawn = [_entry(*latest[name], judged=known.get(name), start=path.parent) for name in names]
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>fedpriv: '
         "figures</title>"
         f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>\n<body><h1>Figures</h1>\n'
-        f"<p>{len(entries)} of {len(known)} figures have been drawn "
-        f"here.</p>\n{''.join(entries)}</body></html>\n"
+        f"<p>{len(drawn)} of the ledger's {len(known)} entries have been drawn "
+        f"here.</p>\n{''.join(drawn)}</body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, page.encode())
     return path
 
 
-def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, start: Path) -> str:
+def _entry(folder: Path, facts: dict[str, Any], *, judged: Entry | None, start: Path) -> str:
     """One figure; links are relative to `start`."""
     picture = Path(os.path.relpath(folder / "figure.png", start)).as_posix()
     tables = ", ".join(_link(file, start) for file in sorted(folder.glob("*.csv")))
@@ -95,12 +95,12 @@ def _entry(folder: Path, facts: dict[str, Any], *, verdict: Verdict | None, star
     ]
     if config := next(iter(sorted(folder.rglob("config.yaml"))), None):
         rows.append(("configuration", _link(config, start) + " of the first run"))
-    if verdict:
-        word = f'<strong class="{verdict.verdict}">{verdict.verdict}</strong>'
-        rows += [
-            ("the paper reports", html.escape(verdict.reports)),
-            ("verdict", f"{word}: {html.escape(verdict.found)}"),
-        ]
+    if judged:
+        rows.append(("the paper says", html.escape(judged.claim)))
+        for question, one in judged.answers.items():
+            word = f'<strong class="{one.answer.replace(" ", "-")}">{one.answer}</strong>'
+            why = f": {html.escape(one.found)}" if one.found else ""
+            rows.append((QUESTIONS[question], f"{word}{why}"))
     listed = "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in rows)
     name = html.escape(facts["name"])
     return (

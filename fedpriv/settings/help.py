@@ -21,6 +21,7 @@ fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
 fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figure;
                                      --profile quick or paper
+fedpriv replicate [entry ...]        decide a paper's claim by the rule of the ledger
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attack the settings: lower bounds on epsilon beside the
                                      certified ones

@@ -15,7 +15,8 @@ from fedpriv.topology.groups import Group, Partition, Partitions, most_partition
 
 ROLLBACK = 1000
 TRIALS = 20_000
-"""Most draws; later ones rarely find anything."""
+"""Most draws. The authors' program takes 1,000,000, which find up to twice as many partitions for
+fifty peers and more."""
 RUNS = 20
 
 
@@ -54,6 +55,10 @@ def randomised(
             unfinished = []
             if len(found) == most:
                 break
+        elif rollback is None and misses == ROLLBACK:
+            size = sizes[len(unfinished)]
+            if all(used & {*combinations(each, 2)} for each in combinations(sorted(free), size)):
+                break  # no later draw can succeed
         elif rollback is not None and misses >= rollback:
             for group in unfinished:
                 used.difference_update(combinations(group, 2))

@@ -223,9 +223,18 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
 
 def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
     """Run the jobs of an experiment one by one; write protocol_time.csv into a folder."""
-    words = [f"experiment={name}", *profile_words(name, profile)]
-    rows: list[dict[str, Any]] = []
-    for config in compose_jobs(CommandLine.parse(words), conf_dir()):
+    rows = [
+        row | {"phase": phase, "seconds": spent}
+        for row, seconds in measured(f"experiment={name}", *profile_words(name, profile))
+        for phase, spent in seconds.items()
+    ]
+    write_records(folder / "protocol_time.csv", rows)
+    return pd.DataFrame(rows)
+
+
+def measured(*words: str) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+    """Setting and seconds by phase of each job of a command line."""
+    for config in compose_jobs(CommandLine.parse(list(words)), conf_dir()):
         exp = build(config)
         sizes = exp.federation
         row = {
@@ -235,9 +244,7 @@ def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
             "parameters": sizes.n_parameters,
             "seed": exp.options.seed,
         }
-        rows += [row | {"phase": phase, "seconds": spent} for phase, spent in measure(exp).items()]
-    write_records(folder / "protocol_time.csv", rows)
-    return pd.DataFrame(rows)
+        yield row, measure(exp)
 
 
 def phases(table: pd.DataFrame, out: Path) -> None:

@@ -1,0 +1,129 @@
+"""Figures of replications for print: two columns wide, means with bands of one standard deviation.
+
+They are drawn from the values in results/ledger/ alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from fedpriv.papers.ledger.entries import Entry
+from fedpriv.papers.ledger.results import DECIDING, Row
+from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plot_band, plt, save
+
+WIDTH = 6.9
+"""Inches, of two columns."""
+METRICS = {
+    "accuracy": "test accuracy",
+    "balanced_accuracy": "balanced test accuracy",
+    "c_index": "C-index",
+    "error": "test error",
+    "gradient_norm": "norm of the training gradient",
+    "loss": "test loss",
+    "partitions": "partitions",
+    "seconds": "processor seconds",
+    "train_loss": "training loss",
+}
+QUESTIONS = {"curve": "as in the paper", "conclusion": "tuned, equal certificates"}
+X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
+"""Keys of places that are an axis; all other places have panels of their own."""
+
+
+def draw(entry: Entry, rows: Sequence[Row], out: Path) -> None:
+    """Draw the deciding runs of an entry into a file."""
+    table = pd.DataFrame([vars(row) for row in rows if row.phase == DECIDING])
+    keys = [word.partition("=") for word in table["place"].iloc[0].split(", ")]
+    axis_key = next((key for key, _, _ in keys if key in X), "")
+    if axis_key:
+        values = table["place"].str.extract(rf"{axis_key}=([\d.e-]+)", expand=False)
+        table["x"] = values.astype(float)
+        table["panel"] = table["place"].str.replace(rf",? ?{axis_key}=[\d.e-]+", "", regex=True)
+        table = table[table["round"] == table["round"].max()]
+    else:
+        table["x"] = table["round"]
+        table["panel"] = table["place"]
+    _panels(entry, table, out, axis_key=axis_key)
+
+
+def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> None:
+    """A column for each place, or for each question where there is one place; rows for the rest."""
+    questions = list(dict.fromkeys(table["question"]))
+    metrics = _metrics(entry, table)
+    places = list(dict.fromkeys(table["panel"]))
+    across = "panel" if len(places) > 1 else "question"
+    columns = places if across == "panel" else questions
+    down = list(product(metrics, questions if across == "panel" else places))
+    height = 0.7 + 1.75 * len(down)
+    figure, axes = plt.subplots(
+        len(down),
+        len(columns),
+        figsize=(WIDTH, height),
+        sharex=True,
+        sharey="row",
+        layout="constrained",
+        squeeze=False,
+    )
+    for row, (metric, other) in zip(axes, down):
+        for axis, column in zip(row, columns):
+            question, place = (other, column) if across == "panel" else (column, other)
+            here = table[
+                (table["metric"] == metric)
+                & (table["question"] == question)
+                & (table["panel"] == place)
+            ]
+            _draw(axis, here, scale=bool(axis_key))
+            if metric == "seconds":
+                axis.set_yscale("log")
+            if axis is row[0]:
+                second = f"\n{QUESTIONS[question]}" if across == "panel" and questions[1:] else ""
+                axis.set_ylabel(f"{METRICS[metric]}{second}", fontsize=8)
+    for axis, column in zip(axes[0], columns):
+        text = QUESTIONS[column] if across == "question" else _title(column)
+        axis.set_title(text, fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel(X.get(axis_key, "round"), fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    columns_of_legend = len(labels) if len(labels) <= 5 else 4
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncol=columns_of_legend,
+        fontsize=8,
+        frameon=False,
+    )
+    save(figure, out, dpi=200)
+
+
+def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
+    """One panel: a line for each method."""
+    for number, (method, own) in enumerate(here.groupby("method", sort=False)):
+        curve = own.groupby("x")["value"].agg(["mean", "std"])
+        plot_band(axis, curve, label=str(method), marker=MARKERS[number], ms=3, lw=1.2)
+    points = sorted(set(here["x"]))
+    if scale and min(points) > 0 and max(points) / min(points) > 20:
+        axis.set_xscale("log")
+        plain_ticks(axis, points)
+    axis.grid(alpha=0.3, lw=0.5)
+    axis.tick_params(labelsize=7)
+
+
+def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
+    if entry.replication is None:
+        return list(dict.fromkeys(table["metric"]))
+    return list(dict.fromkeys(one.metric for one in entry.replication.comparisons))
+
+
+def _title(place: str) -> str:
+    """A place as a title: `allocator.n_users=50, allocator=zipf` as `50 users, zipf`."""
+    parts = []
+    for word in place.split(", "):
+        key, _, value = word.partition("=")
+        last = key.rpartition(".")[2]
+        names = {"n_users": f"{value} users", "allocator": value, "size": f"groups of {value}"}
+        parts.append(names.get(last, f"{last.replace('_', ' ')} {value}"))
+    return ", ".join(parts)

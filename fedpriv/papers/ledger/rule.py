@@ -1,0 +1,123 @@
+"""The rule by which a replication decides: docs/papers/rule.md says it in words.
+
+Methods are paired by seed. Each comparison at each place has a t-interval and a two-sided p-value
+of the mean difference. P-values are corrected by Holm's method over all comparisons and places of
+one entry and question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedpriv.papers.ledger.entries import Comparison
+from fedpriv.reports.compare import holm, paired_p
+
+LEVEL = 0.05
+POWER = 0.8
+Values = Mapping[str, Mapping[int, float]]
+"""A method's metric by place and seed."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first method minus the second at one place, paired by seed.
+
+    place: its name.
+    seeds: number of common seeds.
+    first, second: means over these seeds.
+    mean: of the differences.
+    low, high: ends of the 95 % interval of the mean.
+    p: two-sided; NaN if all differences are equal.
+    holm: corrected p.
+    detectable: true difference that the test finds with a chance of 80 %, at the measured spread.
+    """
+
+    place: str
+    seeds: int
+    first: float
+    second: float
+    mean: float
+    low: float
+    high: float
+    p: float
+    detectable: float
+    holm: float = math.nan
+
+
+def difference(place: str, first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
+    """Compare two methods on the seeds that both have; at least two."""
+    from scipy.stats import t
+
+    both = sorted(first.keys() & second.keys())
+    own, other = (np.array([values[seed] for seed in both]) for values in (first, second))
+    differences = own - other
+    n = len(both)
+    error = float(differences.std(ddof=1)) / math.sqrt(n)
+    reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * error
+    mean = float(differences.mean())
+    return Difference(
+        place=place,
+        seeds=n,
+        first=float(own.mean()),
+        second=float(other.mean()),
+        mean=mean,
+        low=mean - reach,
+        high=mean + reach,
+        p=paired_p(differences) if differences.any() else math.nan,
+        detectable=reach + float(t.ppf(POWER, n - 1)) * error,
+    )
+
+
+def differences(
+    comparison: Comparison, first: Values, second: Values, places: Sequence[str]
+) -> list[Difference]:
+    """One for each place that the comparison names; with quantifier "mean" one for all of them."""
+    named = [place for place in places if all(word in place for word in comparison.places)]
+    if comparison.quantifier == "mean":
+        seeds = set.intersection(*(set(one[place]) for one in (first, second) for place in named))
+        pooled = [
+            {seed: float(np.mean([one[place][seed] for place in named])) for seed in seeds}
+            for one in (first, second)
+        ]
+        return [difference(f"mean of {len(named)} places", *pooled)]
+    return [difference(place, first[place], second[place]) for place in named]
+
+
+def corrected(found: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+    """The same differences with p-values corrected over all of them."""
+    every = iter(holm([one.p for row in found for one in row]))
+    return [[replace(one, holm=next(every)) for one in row] for row in found]
+
+
+def side(comparison: Comparison, one: Difference) -> str:
+    """What a place says about the claim: "for", "against", "equal" or "open"."""
+    sign = 1 if comparison.says == "higher" else -1
+    if comparison.quantifier == "close":
+        worst, best = sorted((sign * one.low, sign * one.high))
+        within = worst >= -comparison.margin
+        return "for" if within else "against" if best < -comparison.margin else "open"
+    if one.holm < LEVEL:
+        return "for" if sign * one.mean > 0 else "against"
+    small = comparison.margin > 0 and max(abs(one.low), abs(one.high)) <= comparison.margin
+    return "equal" if small or (one.low == one.high == 0) else "open"
+
+
+def answer(comparison: Comparison, found: Sequence[Difference]) -> str:
+    """Yes, no or not resolved, from the sides of all places."""
+    sides = [side(comparison, one) for one in found]
+    most = comparison.quantifier == "most"
+    if sides.count("for") > len(sides) / 2 if most else set(sides) == {"for"}:
+        return "yes"
+    failed = sides.count("against") + sides.count("equal")
+    return "no" if (failed >= len(sides) / 2 if most else failed) else "not resolved"
+
+
+def together(answers: Sequence[str]) -> str:
+    """The answer of several claims of one entry: no if one fails, yes if all hold."""
+    if "no" in answers:
+        return "no"
+    return "yes" if set(answers) == {"yes"} else "not resolved"

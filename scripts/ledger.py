@@ -1,0 +1,373 @@
+"""Write the ledger's tables into the pages: `python -m scripts.ledger`.
+
+docs/papers/ledger.md has all of them; between `<!-- ledger: paper -->` and `<!-- /ledger -->` on a
+paper's page and on the study's stand its answers, and between `<!-- papers -->` and `<!-- /papers
+-->` in README.md how many there are. docs/papers/gallery.md shows the figures. Every number comes
+from results/ledger/ or from the ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fedpriv.papers.ledger import figures, results
+from fedpriv.papers.ledger.entries import (
+    ANSWERS,
+    PAPERS,
+    QUESTIONS,
+    Entry,
+    Number,
+    entries,
+    of_paper,
+)
+from fedpriv.papers.ledger.results import TUNING, Decision, Row
+from fedpriv.papers.ledger.rule import LEVEL
+from fedpriv.reports.summary import standard_deviation
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / results.RESULTS
+TITLES = {
+    "uldp_fl": (
+        "Uldp-FL",
+        "(Kato et al., PVLDB 2024)",
+        "`fedavg` `uldp_naive` `uldp_group` `uldp_sgd` `uldp_avg` `uldp_avg_w`, "
+        "`aggregation=private_weighting`",
+    ),
+    "hu": (
+        "Concentrated Differentially Private and Utility Preserving FL",
+        "(Hu, Guo, Gong)",
+        "`cdp_fedavg` `dp_sgd`, `aggregation=masked`",
+    ),
+    "huang": (
+        "A Federated Algorithm for Privacy-Preserving ERM",
+        "(Huang)",
+        "`dp_erm`, `aggregation=secagg`",
+    ),
+    "lowy": (
+        "Private Non-Convex FL Without a Trusted Server",
+        "(Lowy, Ghafelebashi, Razaviyayn, AISTATS 2023)",
+        "`prox_sgd` `prox_svrg` `prox_pl_svrg` `spider` `minibatch_sgd` `local_sgd`, "
+        "`aggregation=shuffle`",
+    ),
+    "secured_fl": (
+        "SecureD-FL",
+        "(Jeon, Ferdous, Rahman, Walid)",
+        "`secured_fl` `local_only`, `aggregation=admm`",
+    ),
+}
+"""By page: title, authors, and names of methods."""
+STUDY = "study"
+PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES} | {
+    STUDY: ROOT / "docs" / "study.md"
+}
+LEDGER = ROOT / "docs" / "papers" / "ledger.md"
+GALLERY = ROOT / "docs" / "papers" / "gallery.md"
+PICTURES = ROOT / "docs" / "assets" / "replications"
+
+
+def papers() -> str:
+    """README's table."""
+    lines = ["| paper | methods | answers |", "| --- | --- | --- |"]
+    for name, (title, authors, methods) in TITLES.items():
+        lines.append(
+            f"| [{title}](docs/papers/{name}.md) {authors} | {methods} | {count(of_paper(name))} |"
+        )
+    return "\n".join(lines)
+
+
+def count(known: list[Entry]) -> str:
+    """How many answers there are of each kind."""
+    counts = Counter(one.answer for entry in known for one in entry.answers.values())
+    return ", ".join(f"{counts[word]} {word}" for word in ANSWERS if counts[word])
+
+
+def answers(paper: str) -> str:
+    """A paper's entries: the claim, three answers, and why."""
+    lines = ["| entry | the paper says | curve | conclusion | as printed | found here |"]
+    lines.append("| --- " * 6 + "|")
+    for entry in of_paper(paper):
+        cells = (_short(entry, question) for question in QUESTIONS)
+        why = list(dict.fromkeys(one.found for one in entry.answers.values() if one.found))
+        if decisions := dict(_decisions(entry)):
+            why = [_summary(decisions), *why]
+        lines.append(
+            f"| `{entry.name}`, {entry.place} | {entry.claim} | {' | '.join(cells)} | "
+            f"{'; '.join(filter(None, why))} |"
+        )
+    return "\n".join(lines)
+
+
+def grid() -> str:
+    """All entries: three answers, and what is the same as in the paper."""
+    parts = []
+    for paper in PAPERS:
+        lines = [
+            "| entry | curve | conclusion | as printed | data | length | tuning | not run, hours |"
+        ]
+        lines.append("| --- " * 8 + "|")
+        for entry in of_paper(paper):
+            cells = [_short(entry, question) for question in QUESTIONS]
+            same = [entry.same.get(key, "") for key in ("data", "length", "tuning")]
+            waits = any(one.answer == "not run" for one in entry.answers.values())
+            hours = f"{entry.hours:g}" if waits and entry.hours is not None else ""
+            lines.append(f"| `{entry.name}` | {' | '.join([*cells, *same, hours])} |")
+        title = TITLES[paper][0] if paper in TITLES else "Comparisons that no paper makes"
+        parts.append(f"### {title}\n\n{count(of_paper(paper))}.\n\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def numbers() -> str:
+    """The papers' numbers beside ours."""
+    lines = ["| entry | number | paper | here |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| `{entry.name}` | {one.what} | {one.paper} | {ours(entry, one) or 'not measured'} |"
+        for entry in entries().values()
+        for one in entry.numbers
+    ]
+    return "\n".join(lines)
+
+
+def ours(entry: Entry, number: Number) -> str:
+    """Our number: from the entry, or computed from its results."""
+    rows = [row for row in results.read(results.path(entry.name, RESULTS)) if row.phase != TUNING]
+    if number.ours or not rows:
+        return number.ours
+    if entry.paper == "lowy":
+        other = "Local SGD" if "Local SGD" in number.what else "MB-SGD"
+        found = (
+            f"{100 * _gain(rows, question, other):+.1f} % ({words})"
+            for question, words in (
+                ("curve", "the paper's noise"),
+                ("conclusion", "equal certificates"),
+            )
+        )
+        return f"this figure alone: {', '.join(found)}"
+    if entry.name == "secured_fl/fig6":
+        peers = number.what.split()[-2]
+        place = f"size=3, peers={peers}"
+        counts = [row.value for row in rows if (row.place, row.method) == (place, "with rollback")]
+        return f"{min(counts):g} to {max(counts):g} in {len(counts)} runs"
+    losses = [
+        row.value
+        for row in rows
+        if (row.method, row.place, row.round) == ("tau=40", "algo.noise_multiplier=0.0005", 40)
+    ]
+    return f"{np.mean(losses):.3f} ± {standard_deviation(losses):.3f}"
+
+
+def _gain(rows: list[Row], question: str, other: str) -> float:
+    """SPIDER's last error relative to another method's, minus one; mean over epsilons."""
+    last = max(row.round for row in rows)
+    means: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if (row.question, row.round, row.metric) == (question, last, "error"):
+            means.setdefault((row.method, row.place), []).append(row.value)
+    places = {place for _, place in means}
+    return float(
+        np.mean([np.mean(means["SPIDER", at]) / np.mean(means[other, at]) - 1 for at in places])
+    )
+
+
+def measured() -> str:
+    """Every comparison that was run, with intervals, and the settings that were chosen."""
+    parts = []
+    for entry in entries().values():
+        for question, decisions in _decisions(entry):
+            rows = results.read(results.path(entry.name, RESULTS))
+            parts.append(
+                f"### {entry.name}: {question}\n\n{_about(entry, question, rows)}\n\n"
+                + _table(decisions)
+            )
+    return "\n\n".join(parts)
+
+
+def _short(entry: Entry, question: str) -> str:
+    one = entry.answers.get(question)
+    return f"**{one.answer}**" if one else ""
+
+
+def _decisions(entry: Entry) -> Iterator[tuple[str, list[Decision]]]:
+    """By question, where something was run."""
+    if entry.replication:
+        rows = results.read(results.path(entry.name, RESULTS))
+        for question in entry.replication.cases:
+            if found := results.decide(entry, question, rows):
+                yield question, found
+
+
+def _summary(decisions: dict[str, list[Decision]]) -> str:
+    """The answers of all comparisons, in a sentence for each question."""
+    parts = []
+    for question, found in decisions.items():
+        said = (f"{_claim(one)}: {one.answer}" for one in found)
+        parts.append(f"{question}: {'; '.join(said)}")
+    return ". ".join(parts)
+
+
+def _claim(decision: Decision) -> str:
+    one = decision.comparison
+    metric = one.metric.replace("_", " ")
+    if one.quantifier == "close":
+        return f"{one.first} no worse than {one.second} by {one.margin:g} in {metric}"
+    where = {"every": "everywhere", "most": "mostly", "mean": "on average"}[one.quantifier]
+    where = f" {where}" if len(decision.found) > 1 or one.quantifier == "mean" else ""
+    return (
+        f"{one.first} has a {one.says} {metric} than {one.second} after {one.round} rounds{where}"
+    )
+
+
+def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
+    run = entry.replication
+    assert run is not None
+    parts = [f"Seeds that decide: {_seeds(run.seeds)}."]
+    if run.cases[question].grid:
+        here = [row for row in rows if (row.question, row.phase) == (question, TUNING)]
+        sizes = {
+            method: len({row.settings for row in here if row.method == method})
+            for method in run.methods
+        }
+        grids = {method: run.grid(question, method) for method in run.methods}
+        listed = ", ".join(f"{method} {number}" for method, number in sizes.items())
+        parts.append(
+            f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
+            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows, grids))}."
+        )
+    parts.append(f"Certified epsilon: {_certified(question, rows)}.")
+    return " ".join(parts)
+
+
+def _certified(question: str, rows: tuple[Row, ...]) -> str:
+    """The range of the certificates of the runs that decide, for each method."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.question == question and row.phase != TUNING:
+            found.setdefault(row.method, []).append(row.certified)
+    ranges = {
+        method: " to ".join(dict.fromkeys(f"{end(values):.3g}" for end in (min, max)))
+        for method, values in found.items()
+    }
+    if len({*ranges.values()}) == 1:
+        return f"{next(iter(ranges.values()))} for every method"
+    return ", ".join(f"{method} {one}" for method, one in ranges.items())
+
+
+def _seeds(seeds: tuple[int, ...]) -> str:
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+
+
+def _chosen(
+    question: str, rows: tuple[Row, ...], grids: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """The chosen settings of each method, with the places where there are several."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.question == question and row.phase != TUNING:
+            places = found.setdefault((row.method, row.settings), [])
+            if row.place not in places:
+                places.append(row.place)
+    return [
+        f"{method} {_marked(settings, grids[method])}"
+        f"{f' at {_joined(places)}' if any(places) else ''}"
+        for (method, settings), places in found.items()
+    ]
+
+
+def _marked(settings: str, grid: tuple[str, ...]) -> str:
+    """Settings, with an asterisk at numbers that are an end of their grid."""
+    parts = []
+    tried = {key: values.split(",") for key, _, values in (word.partition("=") for word in grid)}
+    for word in settings.split(", "):
+        key, _, value = word.partition("=")
+        numbers = [float(each) for each in tried.get(key, ())]
+        end = len(numbers) > 1 and float(value) in (min(numbers), max(numbers))
+        parts.append(f"{_keys(word)}{'*' if end else ''}")
+    return ", ".join(parts)
+
+
+def _keys(text: str) -> str:
+    """Settings or places, with the last part of each key."""
+    return re.sub(r"[\w.]+\.(\w+=)", r"\1", text)
+
+
+def _joined(places: list[str]) -> str:
+    return " and ".join(_keys(place) for place in places)
+
+
+def _table(decisions: list[Decision]) -> str:
+    lines = [
+        "| claim | place | first | second | difference (95 % interval) | corrected p | "
+        "found with 80 % chance | seeds | answer |",
+        "| --- " * 9 + "|",
+    ]
+    for decision in decisions:
+        for number, one in enumerate(decision.found):
+            claim, said = (_claim(decision), decision.answer) if number == 0 else ("", "")
+            p = "" if one.holm != one.holm else "< 0.001" if one.holm < 0.001 else f"{one.holm:.2g}"
+            mark = "**" if one.holm < LEVEL else ""
+            lines.append(
+                f"| {claim} | {_keys(one.place)} | "
+                f"{one.first:.4g} | {one.second:.4g} | {mark}{one.mean:+.3g}{mark} ({one.low:+.3g} "
+                f"to {one.high:+.3g}) | {p} | {one.detectable:.2g} | {one.seeds} | "
+                f"{said} |"
+            )
+    return "\n".join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """The correct text of every page with a table."""
+    readme = ROOT / "README.md"
+    found = {readme: _between(readme.read_text(), "papers", "papers", papers())}
+    for name, path in PLACES.items():
+        found[path] = _between(path.read_text(), f"ledger: {name}", "ledger", answers(name))
+    text = LEDGER.read_text()
+    for mark, content in (("grid", grid()), ("numbers", numbers()), ("measured", measured())):
+        text = _between(text, mark, mark, content)
+    found[LEDGER] = text
+    found[GALLERY] = _between(GALLERY.read_text(), "gallery", "gallery", gallery())
+    return found
+
+
+def _between(text: str, opening: str, closing: str, content: str) -> str:
+    pattern = re.compile(rf"(<!-- {opening} -->\n).*?(<!-- /{closing} -->)", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"a page needs one place <!-- {opening} -->")
+    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+
+
+def gallery() -> str:
+    """The figures of all replications."""
+    parts = []
+    for entry in measured_entries():
+        picture = f"../assets/replications/{picture_name(entry)}"
+        parts.append(
+            f"## {entry.name}\n\n{entry.place}. The claim: {entry.claim}.\n\n"
+            f"![{entry.name}]({picture})\n\n"
+            + "\n".join(
+                f"- {QUESTIONS[question]}: **{one.answer}**{f', {one.found}' if one.found else ''}."
+                for question, one in entry.answers.items()
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def measured_entries() -> list[Entry]:
+    """The entries with results."""
+    return [entry for entry in entries().values() if results.path(entry.name, RESULTS).exists()]
+
+
+def picture_name(entry: Entry) -> str:
+    return f"{entry.name.replace('/', '_')}.png"
+
+
+if __name__ == "__main__":
+    PICTURES.mkdir(exist_ok=True)
+    for entry in measured_entries():
+        rows = results.read(results.path(entry.name, RESULTS))
+        figures.draw(entry, rows, PICTURES / picture_name(entry))
+    for path, text in pages().items():
+        path.write_text(text)

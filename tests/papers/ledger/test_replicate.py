@@ -1,0 +1,164 @@
+"""`fedpriv replicate`: choose on some seeds, decide on others, resume, and say what is wrong."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedpriv.errors import FedprivError
+from fedpriv.papers.ledger import command, entries, results
+from fedpriv.papers.ledger.entries import Answer, Case, Comparison, Entry, Replication
+from fedpriv.papers.ledger.results import DECIDING, TUNING
+from fedpriv.papers.ledger.sweeps import replicate
+
+SMALL = Replication(
+    experiment="lowy/fig8",
+    words=("rounds=2", "evaluate_every=1", "preset.silo_clip=1"),
+    places=("algo.epsilon=3,18",),
+    cases={"conclusion": Case(("algo.calibration=certified",), ("preset.local_lr=0.1,1",))},
+    methods={
+        "SPIDER": (("algo=spider", "algo.phase=1,2"), ("algo=spider", "algo.variant=alternate")),
+        "MB-SGD": (("algo=minibatch_sgd",),),
+    },
+    grids={"MB-SGD": ("preset.local_lr=0.2",)},
+    tuning_seeds=(100,),
+    seeds=(0, 1),
+    comparisons=(Comparison("SPIDER", "MB-SGD", "error", 2, "lower", "most"),),
+)
+ENTRY = Entry(
+    "lowy/small", "here", "a claim", {"conclusion": Answer("not run", "")}, replication=SMALL
+)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    return list(replicate(SMALL, tmp_path_factory.mktemp("runs"), lambda text: None))
+
+
+def test_settings_are_chosen_on_the_tuning_seeds_and_decide_on_the_others(rows):
+    tuning = [row for row in rows if row.phase == TUNING]
+    # 2 places, 1 seed: 2 phases and the alternate variant with 2 rates, one rate of MB-SGD
+    assert len(tuning) == 2 * (2 * 2 + 2 + 1)
+    assert {row.seed for row in tuning} == {100}
+    deciding = [row for row in rows if row.phase == DECIDING]
+    assert {row.seed for row in deciding} == {0, 1}
+    assert {row.round for row in deciding} == {0, 1, 2}
+    for place in ("algo.epsilon=3", "algo.epsilon=18"):
+        own = [row for row in tuning if (row.method, row.place) == ("SPIDER", place)]
+        best = min(own, key=lambda row: row.value).settings
+        chosen = {r.settings for r in deciding if (r.method, r.place) == ("SPIDER", place)}
+        assert chosen == {best}
+        certified = [r.certified for r in deciding if r.place == place]
+        assert certified == pytest.approx([float(place.partition("=")[2])] * len(certified))
+
+
+def test_with_phase_1_spider_is_mb_sgd_to_the_bit(tmp_path):
+    """Algorithm 3 with q = 1 at certified noise."""
+    same = replace(
+        SMALL,
+        cases={"conclusion": Case(("algo.calibration=certified", "preset.local_lr=0.2"))},
+        methods={
+            "SPIDER": (("algo=spider", "algo.phase=1"),),
+            "MB-SGD": (("algo=minibatch_sgd",),),
+        },
+    )
+    found = {}
+    for row in replicate(same, tmp_path, lambda text: None):
+        found.setdefault((row.place, row.seed, row.round), {})[row.method] = row.value
+    assert all(len(set(values.values())) == 1 for values in found.values())
+
+
+ONE = replace(SMALL, places=("algo.epsilon=18",), methods={"MB-SGD": (("algo=minibatch_sgd",),)})
+
+
+def test_settings_with_which_a_run_diverges_are_not_chosen(tmp_path):
+    tried = replace(ONE, grids={"MB-SGD": ("preset.local_lr=0.2,1e300",)})
+    rows = list(replicate(tried, tmp_path, lambda text: None))
+    assert {row.settings for row in rows} == {"preset.local_lr=0.2"}
+
+
+def test_a_run_that_diverges_is_not_left_out_of_a_mean(tmp_path):
+    words = ("algo.calibration=certified", "preset.local_lr=1e300")
+    untuned = replace(ONE, cases={"conclusion": Case(words)})
+    for _ in range(2):
+        with pytest.raises(FedprivError, match="MB-SGD: 2 of 2 deciding runs diverge"):
+            list(replicate(untuned, tmp_path, lambda text: None))
+
+
+def test_failures_other_than_divergence_end_it_and_are_repeated(tmp_path):
+    absent = Replication(
+        experiment="hu/fig7",
+        words=("rounds=1", f"data.root={tmp_path}/no"),
+        cases={"curve": Case()},
+        methods={"CDP-FedAvg": ((),)},
+        seeds=(0, 1),
+        comparisons=(),
+    )
+    for _ in range(2):
+        with pytest.raises(FedprivError, match=r"data\.root"):
+            list(replicate(absent, tmp_path / "runs", lambda text: None))
+
+
+def test_results_are_read_as_they_were_written_and_decide(rows, tmp_path):
+    results.write(ENTRY.name, rows, tmp_path)
+    read = results.read(results.path(ENTRY.name, tmp_path))
+    assert len(read) == len(rows)
+    assert read[0].value == pytest.approx(rows[0].value, rel=1e-5)
+    [decision] = results.decide(ENTRY, "conclusion", read)
+    assert [one.place for one in decision.found] == ["algo.epsilon=3", "algo.epsilon=18"]
+    assert results.decided_answer(ENTRY, "conclusion", [decision]) in entries.ANSWERS
+    assert results.decide(ENTRY, "curve", read) == []
+    shorter = replace(ENTRY, same={"length": "20 of 100 rounds"})
+    assert results.decided_answer(shorter, "conclusion", [decision]) == "not resolved"
+
+
+def test_the_command_resumes_and_keeps_every_seed(tmp_path, monkeypatch, capsys):
+    small = replace(
+        ENTRY,
+        replication=replace(
+            SMALL,
+            methods={
+                "SPIDER": (("algo=spider", "algo.phase=1"),),
+                "MB-SGD": (("algo=minibatch_sgd",),),
+            },
+        ),
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "entries", lambda: {small.name: small})
+    command.main([small.name])
+    said = capsys.readouterr().out
+    assert "SPIDER lower error than MB-SGD after 2 rounds, most" in said
+    first = (tmp_path / "results/ledger/lowy_small.csv").read_bytes()
+    folders = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("status.json")}
+    command.main([small.name])
+    assert (tmp_path / "results/ledger/lowy_small.csv").read_bytes() == first
+    assert folders == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("status.json")}
+
+
+def test_an_entry_that_does_not_exist_or_has_nothing_to_run_is_told_in_one_line():
+    with pytest.raises(FedprivError, match=r"^hu/fig66: no such entry; did you mean hu/fig6"):
+        command.main(["hu/fig66"])
+    with pytest.raises(FedprivError, match=r"^hu/lemma5: nothing to run; allowed: .*hu/fig6"):
+        command.main(["hu/lemma5"])
+
+
+def test_without_names_it_lists_the_entries(capsys):
+    command.main([])
+    out = capsys.readouterr().out
+    assert "* hu/fig6: curve: " in out
+    assert "  hu/lemma5: statement: no" in out
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    assert "fedpriv replicate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"tuning_seeds": (0,)}, "seeds that choose must not decide"),
+        ({"tuning_seeds": ()}, "a grid needs tuning seeds"),
+        ({"comparisons": (Comparison("A", "MB-SGD", "error", 2, "lower"),)}, "lowy/fig8"),
+    ],
+)
+def test_a_replication_that_cannot_be_fair_is_refused(change, reason):
+    with pytest.raises(ValueError, match=reason):
+        entries._check(replace(SMALL, **change))

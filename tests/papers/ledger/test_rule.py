@@ -1,0 +1,139 @@
+"""The rule that decides, by hand and against scipy."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t, ttest_rel
+
+from fedpriv.papers.ledger.entries import Comparison
+from fedpriv.papers.ledger.rule import answer, corrected, difference, differences, side, together
+
+CLAIM = Comparison("A", "B", "loss", 10, "lower")
+OWN, OTHER = dict(enumerate([1.0, 1.5, 1.25, 1.4])), dict(enumerate([2.0, 2.7, 2.5, 2.2]))
+
+
+def test_a_difference_is_paired_by_seed():
+    one = difference("here", OWN, {**OTHER, 9: 100.0})
+    p = ttest_rel([*OWN.values()], [*OTHER.values()])
+    assert one.seeds == 4
+    assert one.mean == pytest.approx(np.mean([*OWN.values()]) - np.mean([*OTHER.values()]))
+    assert one.p == pytest.approx(p.pvalue)
+    interval = p.confidence_interval(0.95)
+    assert (one.low, one.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_the_power_is_that_of_the_paired_test():
+    """Simulated: a true difference of this size is found in about 80 % of repetitions."""
+    rng = np.random.default_rng(0)
+    n, spread = 10, 0.3
+    needed = (t.ppf(0.975, n - 1) + t.ppf(0.8, n - 1)) * spread / math.sqrt(n)
+    draws = needed + spread * rng.standard_normal((20_000, n))
+    found = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(n)) > t.ppf(0.975, n - 1)
+    assert 0.76 < found.mean() < 0.84
+    exact = dict(enumerate(np.resize([spread, -spread], n)))
+    size = np.std([*exact.values()], ddof=1)
+    one = difference("", exact, dict.fromkeys(exact, 0.0))
+    assert one.detectable == pytest.approx(needed * size / spread)
+
+
+def decide(comparison, first, second):
+    places = list(first)
+    [found] = corrected([differences(comparison, first, second, places)])
+    return answer(comparison, found)
+
+
+def far(sign, places=("x", "y", "z")):
+    """Both methods' values: the first is clearly lower (-1) or higher (1) at every place."""
+    rng = np.random.default_rng(0)
+    base = {place: dict(enumerate(rng.normal(size=8))) for place in places}
+    moved = {
+        place: {seed: value + sign + 0.05 * rng.normal() for seed, value in by_seed.items()}
+        for place, by_seed in base.items()
+    }
+    return moved, base
+
+
+@pytest.mark.parametrize(
+    ("sign", "says", "expected"), [(-1, "lower", "yes"), (1, "lower", "no"), (1, "higher", "yes")]
+)
+def test_every_needs_all_places_and_falls_by_one(sign, says, expected):
+    claim = Comparison("A", "B", "loss", 10, says)
+    assert decide(claim, *far(sign)) == expected
+    first, second = far(-1)
+    reversed_at_z = {**first, "z": far(1)[0]["z"]}
+    assert decide(CLAIM, reversed_at_z, second) == "no"
+    most = Comparison("A", "B", "loss", 10, "lower", "most")
+    assert decide(most, reversed_at_z, second) == "yes"
+    two = {**reversed_at_z, "y": far(1)[0]["y"]}
+    assert decide(most, two, second) == "no"
+
+
+def test_noise_alone_is_not_resolved():
+    rng = np.random.default_rng(3)
+    first, second = (
+        {place: dict(enumerate(rng.normal(size=6))) for place in "xy"} for _ in range(2)
+    )
+    for quantifier in ("every", "most", "mean"):
+        assert decide(Comparison("A", "B", "l", 1, "lower", quantifier), first, second) == (
+            "not resolved"
+        )
+
+
+def test_the_same_values_are_equal_and_no_advantage():
+    _, same = far(0)
+    most = Comparison("A", "B", "loss", 10, "lower", "most")
+    assert decide(most, same, same) == "no"
+    close = Comparison("A", "B", "loss", 10, "lower", "close", margin=0.01)
+    assert decide(close, same, same) == "yes"
+
+
+def test_close_is_about_the_margin_on_the_worse_side():
+    first, second = far(1)  # the first is higher by 1 and should be lower
+    close = [Comparison("A", "B", "l", 1, "lower", "close", margin) for margin in (0.5, 1.0, 2.0)]
+    assert [decide(one, first, second) for one in close] == ["no", "not resolved", "yes"]
+    better = Comparison("A", "B", "l", 1, "higher", "close", 0.01)
+    assert decide(better, first, second) == "yes"
+
+
+def test_a_difference_within_the_margin_is_equal():
+    first, second = far(0)
+    claim = Comparison("A", "B", "l", 1, "lower", "every", margin=0.5)
+    [found] = corrected([differences(claim, first, second, [*first])])
+    assert {side(claim, one) for one in found} == {"equal"}
+    assert answer(claim, found) == "no"
+
+
+def test_on_average_is_one_test():
+    first, second = far(-1)
+    mean = Comparison("A", "B", "l", 1, "lower", "mean")
+    [one] = differences(mean, first, second, [*first])
+    assert one.seeds == 8
+    assert one.mean == pytest.approx(
+        np.mean([first[p][s] - second[p][s] for p in first for s in first[p]])
+    )
+
+
+def test_a_claim_about_some_places_is_judged_there():
+    first, second = far(-1, ("zipf", "uniform"))
+    claim = Comparison("A", "B", "l", 1, "lower", places=("zipf",))
+    assert [one.place for one in differences(claim, first, second, [*first])] == ["zipf"]
+
+
+@settings(max_examples=30)
+@given(number=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_more_claims_never_make_a_p_value_smaller(number, seed):
+    rng = np.random.default_rng(seed)
+    values = [dict(enumerate(rng.normal(size=5))) for _ in range(2 * number)]
+    pairs = zip(values[::2], values[1::2])
+    found = [[difference(str(n), *pair)] for n, pair in enumerate(pairs)]
+    for [one] in corrected(found):
+        assert one.p <= one.holm <= min(1.0, number * one.p) + 1e-12
+
+
+def test_one_claim_that_fails_is_enough():
+    assert together(["yes", "no", "not resolved"]) == "no"
+    assert together(["yes", "not resolved"]) == "not resolved"
+    assert together(["yes", "yes"]) == "yes"
