@@ -29,12 +29,13 @@ COMMANDS = {
     "allocation": "fedpriv.commands:allocation",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
+    "report": "fedpriv.reports.assessment.command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "reproduce", "certify")
+OWN_HELP = ("figure", "table", "report", "reproduce", "certify")
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""
