@@ -33,6 +33,7 @@ COMMANDS = {
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
     "compare": "fedpriv.comparisons.command:main",
+    "report": "fedpriv.reports.assessment.command:main",
     "reproduce": "fedpriv.papers.reproduce:main",
     "replicate": "fedpriv.papers.ledger.command:main",
     "audit": "fedpriv.audit.command:main",
@@ -40,7 +41,10 @@ COMMANDS = {
     "keys": "fedpriv.crypto.keys_command:main",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
-OWN_HELP = ("figure", "table", "compare", "reproduce", "replicate", "certify", "init", "keys")
+OWN_HELP = (
+    *("figure", "table", "compare", "report", "reproduce", "replicate", "certify"),
+    *("init", "keys"),
+)
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""

@@ -42,6 +42,7 @@ class AuditRow(EpsilonRow):
     bound: what the attack proves.
     family: family of the certificate's curve; None if it has none.
     estimate: expected epsilon from an audit in one run, which proves nothing; None otherwise.
+    estimate_low, estimate_high: ends of its interval; NaN without one.
     metric: the scores that the bound is made of.
     premises: what the certificate assumes, measured.
     """
@@ -50,6 +51,8 @@ class AuditRow(EpsilonRow):
     bound: Bound
     family: Family | None
     estimate: float | None = None
+    estimate_low: float | None = None
+    estimate_high: float | None = None
     metric: str = ALL_ROUNDS
     premises: tuple[Premise, ...] = ()
 

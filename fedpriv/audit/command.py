@@ -1,4 +1,4 @@
-"""`fedpriv audit`: table, audit.csv and figure.
+"""`fedpriv audit`: table, audit.csv, audit.json and figure.
 
 Exit code 1 if a bound refutes its certificate, or a measurement an assumption of it.
 """
@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
 from fedpriv.audit.guessing import Guesses
@@ -30,18 +30,19 @@ COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fie
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 COLUMNS = [
     *["algorithm", "observer", "unit", "group", "adjacency", "rounds", "certified", "claimed"],
-    *["audited", "any_mechanism", "within_family", "assumed", "provable", "metric", "estimate"],
+    *["audited", "any_mechanism", "within_family", "assumed", "provable", "metric"],
+    *["estimate", "estimate_low", "estimate_high"],
     *COUNTS,
 ]
-MARKERS = {"certified": ("o", "C0"), "claimed": ("x", "C3"), "estimate": ("^", "C2")}
-"""Marker and colour of each epsilon in the figure."""
 
 
 def main(args: list[str]) -> None:
     """Audit every job of the command line. Raises SystemExit(1) on an alarm."""
+    from omegaconf import OmegaConf
     from rich.console import Console
 
-    from fedpriv.settings.compose import CommandLine, compose_jobs
+    from fedpriv.reports.audit_file import AUDIT, write_audit
+    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.settings.experiment import build
     from fedpriv.settings.help import conf_dir
 
@@ -62,12 +63,16 @@ def main(args: list[str]) -> None:
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")
     console = Console(soft_wrap=True, highlight=False)
     rows: list[AuditRow] = []
-    for exp in exps:
+    found = []
+    for exp, config in zip(exps, jobs):
         new = attack(exp)
         show(console, new, exp.accountant.delta)
         rows += new
+        settings = OmegaConf.to_container(without_hydra(config), resolve=True)
+        found.append({"settings": settings, **as_data(new)})
     folder = _folder(jobs[0], line.overrides)
     write(rows, folder)
+    write_audit(folder / AUDIT, CONFIDENCE, found)
     console.print(f"Table and picture: {folder}")
     for row in rows:
         if row.refuted:
@@ -149,6 +154,7 @@ def _number(value: float | None) -> str:
 
 def write(rows: list[AuditRow], folder: Path) -> None:
     """Write audit.csv and figure.png."""
+    from fedpriv.audit.figure import draw
     from fedpriv.reports.number_table import write_table
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,28 +167,24 @@ def _cells(row: AuditRow) -> list[object]:
     counts = asdict(bound.evidence)
     about = [row.algorithm, row.observer, row.unit, row.group, row.adjacency, row.round]
     proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
-    proven += [bound.provable, row.metric, row.estimate]
+    proven += [bound.provable, row.metric, row.estimate, row.estimate_low, row.estimate_high]
     return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
 
 
-def draw(rows: list[AuditRow], path: Path) -> None:
-    """Draw audited bounds as bars, and certificates, claims and estimates as points."""
-    from fedpriv.reports.canvas import plt
-
-    figure, axis = plt.subplots(figsize=(8.5, 1.6 + 0.45 * len(rows)), layout="constrained")
-    audited = [row.bound.audited for row in rows]
-    axis.barh(range(len(rows)), audited, height=0.5, color="0.7", label="audited: at least")
-    for name, (marker, color) in MARKERS.items():
-        points = [(getattr(row, name), place) for place, row in enumerate(rows)]
-        finite = [(x, y) for x, y in points if x is not None and math.isfinite(x)]
-        if finite:
-            axis.scatter(*zip(*finite), marker=marker, color=color, label=name, zorder=3)
-    labels = [f"{row.algorithm}, T={row.round}\n{row.observer}, {row.protects}" for row in rows]
-    axis.set_yticks(range(len(rows)), labels, fontsize=8)
-    axis.invert_yaxis()
-    axis.set(xlabel="epsilon", xlim=(0, None))
-    axis.grid(alpha=0.3, axis="x")
-    legend = axis.get_legend_handles_labels()
-    figure.legend(*legend, loc="outside upper center", ncol=4, fontsize=8.5)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def as_data(rows: list[AuditRow]) -> dict[str, Any]:
+    """The rows of one experiment, and the assumptions that were measured, as plain values."""
+    numbers = ("certified", "claimed", "estimate", "estimate_low", "estimate_high")
+    premises = dict.fromkeys(premise for row in rows for premise in row.premises)
+    return {
+        "rows": [
+            {name: getattr(row, name) for name in ("observer", "unit", "group", "adjacency")}
+            | {name: getattr(row, name) for name in numbers}
+            | {"rounds": row.round, "audited": row.bound.audited, "provable": row.bound.provable}
+            | {"assumed": row.assumed, "refuted": row.refuted}
+            for row in rows
+        ],
+        "premises": [
+            {"observer": premise.observer, "name": premise.name, "refuted": premise.alarm}
+            for premise in premises
+        ],
+    }

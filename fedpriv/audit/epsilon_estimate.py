@@ -16,6 +16,7 @@ Differences from the paper:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,21 +26,65 @@ LARGEST_GAP = 1e3
 """In standard deviations. A larger gap means that there is no noise, only rounding."""
 
 
-def estimated_epsilon(signals: np.ndarray, coins: np.ndarray, delta: float) -> float:
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated epsilon with an interval.
+
+    epsilon: between the two fitted Gaussians.
+    low, high: ends of the interval; the one that holds with the asked confidence if signals are
+        Gaussian with one spread. Both are NaN where there is no noise to measure.
+    """
+
+    epsilon: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+def estimated_epsilon(
+    signals: np.ndarray, coins: np.ndarray, delta: float, confidence: float = 0.95
+) -> Estimate:
     """Epsilon at `delta` between the Gaussians fitted to present and to absent canaries.
 
     signals: (m,) cosines, or any multiple of them.
     coins: (m,) bool, whether a canary is present.
+    confidence: of the interval. The gap of the means over the spread, times a constant, has a
+        noncentral t distribution; its two quantiles are inverted.
 
     NaN if fewer than two canaries are present, or absent.
     """
     present = signals[coins]
     absent = signals[~coins]
     if min(len(present), len(absent)) < 2:
-        return math.nan
+        return Estimate(math.nan)
     squares = present.var() * len(present) + absent.var() * len(absent)
     spread = math.sqrt(squares / (len(signals) - 2))
     gap = max(0.0, float(present.mean() - absent.mean()))
     if gap > LARGEST_GAP * spread:
-        return math.inf
-    return gaussian_epsilon(gap / spread, delta) if spread else 0.0
+        return Estimate(math.inf)
+    if not spread:
+        return Estimate(0.0)
+    scale = math.sqrt(len(present) * len(absent) / len(signals))
+    seen = float(present.mean() - absent.mean()) / spread * scale
+    tail = (1 - confidence) / 2
+    ends = [
+        gaussian_epsilon(_noncentrality(seen, len(signals) - 2, level) / scale, delta)
+        for level in (1 - tail, tail)
+    ]
+    return Estimate(gaussian_epsilon(gap / spread, delta), *ends)
+
+
+def _noncentrality(seen: float, degrees: int, level: float) -> float:
+    """The noncentrality for which a t variable is at most `seen` with probability `level`; 0 if
+    even 0 is too large."""
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+
+    def excess(noncentrality: float) -> float:
+        return float(nct.cdf(seen, degrees, noncentrality)) - level
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = max(seen, 0.0) + 10.0
+    while excess(high) > 0:
+        high *= 2
+    return float(brentq(excess, 0.0, high, xtol=1e-6))

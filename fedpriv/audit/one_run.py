@@ -86,14 +86,16 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
                 confidence=CONFIDENCE,
                 family=family,
             )
-            estimate = estimated_epsilon(signal.projections, coins, delta)
+            estimate = estimated_epsilon(signal.projections, coins, delta, CONFIDENCE)
             found.append(
                 AuditRow(
                     **vars(row),
                     algorithm=exp.algo.label,
                     bound=bound,
                     family=family,
-                    estimate=estimate,
+                    estimate=estimate.epsilon,
+                    estimate_low=estimate.low,
+                    estimate_high=estimate.high,
                     premises=tuple(p for p in measured if p.observer in ("", row.observer)),
                 )
             )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import html
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import fedpriv
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.source_commit import source_commit
 
 ABOUT = "about.json"
 INDEX = Path("figures") / "index.html"
@@ -40,23 +40,13 @@ def write_about(
         "command": f"fedpriv reproduce {name}{option}",
         "profile": profile,
         "version": fedpriv.__version__,
-        "commit": _commit(),
+        "commit": source_commit(),
         "seconds": round(seconds, 1),
         "processor_seconds": round(processor_seconds, 1),
         "processors": os.cpu_count(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / ABOUT, (json.dumps(facts, indent=2) + "\n").encode())
-
-
-def _commit() -> str:
-    """Short hash of the checkout that contains this package; empty outside a checkout."""
-    root = Path(fedpriv.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return ""
-    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.stdout.strip()
 
 
 def write_index(outputs: Path) -> Path:

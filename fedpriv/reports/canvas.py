@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
@@ -25,6 +26,7 @@ __all__ = [
     "MARKERS",
     "Axes",
     "Figure",
+    "FontProperties",
     "Line2D",
     "MaxNLocator",
     "PlainLog",

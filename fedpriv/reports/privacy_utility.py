@@ -1,19 +1,22 @@
-"""Metric and epsilon against the round (Uldp-FL, Figs 4 to 7), from run folders alone.
+"""Metric and epsilon against the round (Uldp-FL, Figs 4 to 7), from run folders alone; or the
+metric against epsilon.
 
     fedpriv figure outputs/uldp_fl/fig4/<folder> [more folders] [--out figure.png]
+    fedpriv figure outputs/sweeps/<folder> --x epsilon
 
 Runs that differ only in their seed form one line. Left panel: mean and standard deviation (n - 1)
 of the metric over seeds. Right panel: epsilon on a log axis; claimed epsilons are dashed, certified
 ones solid. A method without any guarantee has no line there; the legend names it. Where runs of one
-method differ in more than their seed, each setting has its own row of panels. The numbers go to a
-CSV file beside the figure.
+method differ in more than their seed, the key that differs is the colour; with --rows, each setting
+has its own row of panels. With --x epsilon there is one panel. The numbers go to a CSV file beside
+the figure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -22,11 +25,13 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.errors import FedprivError, require
+from fedpriv.reports import epsilon_curve
 from fedpriv.reports.arguments import report_parser, writing
 from fedpriv.reports.canvas import (
     MARKERS,
     Axes,
     Figure,
+    FontProperties,
     Line2D,
     MaxNLocator,
     PlainLog,
@@ -79,9 +84,14 @@ def main(words: list[str]) -> None:
     out_help = f"a PNG, PDF or SVG file (default: {default} in the first folder)"
     parser = report_parser("fedpriv figure", __doc__, out=out_help)
     parser.add_argument("--title", default="")
+    parser.add_argument("--x", choices=("round", "epsilon"), default="round", help="the x axis")
+    parser.add_argument("--rows", action="store_true", help="a row of panels for each setting")
     args = vars(parser.parse_args(words))
     folders = args.pop("folders")
-    out = args.pop("out") or folders[0] / default
+    against = args.pop("x") == "epsilon"
+    rows = args.pop("rows")
+    require(not (rows and against), "--rows", "", "for --x round only")
+    out = args.pop("out") or folders[0] / ("epsilon_curve.png" if against else default)
     require(
         supports_suffix(out),
         "--out",
@@ -90,7 +100,10 @@ def main(words: list[str]) -> None:
     )
     runs = find_runs(folders)
     with writing(out):
-        draw(runs, out, **args)
+        if against:
+            epsilon_curve.draw(runs, out, **args)
+        else:
+            draw(runs, out, **args, common=not rows)
     print(out)
 
 
@@ -112,13 +125,18 @@ class GroupCurves:
     summary: GroupSummary
     utility: pd.DataFrame
     privacy: pd.DataFrame
-    color: str
+    color: Any
     marker: str
 
     @property
     def line_style(self) -> dict[str, Any]:
         every = max(1, len(self.utility) // 8)
         return {"color": self.color, "marker": self.marker, "ms": 3, "markevery": every, "lw": 1.2}
+
+    def with_look(self, looks: epsilon_curve.Looks) -> GroupCurves:
+        """The lines with a setting's colour and a method's marker."""
+        own = looks.line(self.group)
+        return replace(self, color=own["color"], marker=own["marker"])
 
 
 def draw(
@@ -130,6 +148,7 @@ def draw(
     method: str | None = None,
     title: str = "",
     row_title: Callable[[Mapping[str, Any]], str] | None = None,
+    common: bool = False,
 ) -> None:
     """Draw both panels of every setting into `out`; write the numbers beside it.
 
@@ -137,23 +156,34 @@ def draw(
     title: of the figure.
     row_title: for a figure that knows its settings: from a run's configuration, the title of the
         row of panels that it belongs in.
+    common: draw all settings into one row of panels, with the key that differs as colour.
 
     Raises FedprivError for runs on several data sets, and for names that the runs do not have.
     """
     groups = sorted(group_runs(runs), key=lambda group: _method_order(group.method))
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
-    rows = rows_by_setting(groups) if row_title is None else _rows_by_title(groups, row_title)
+    looks_of_settings = None
+    if row_title is not None:
+        rows = _rows_by_title(groups, row_title)
+    elif common and any(group.settings for group in groups):
+        rows = [("", groups)]
+        looks_of_settings = epsilon_curve.Looks.of(groups)
+    else:
+        rows = rows_by_setting(groups)
     names = _line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     curves = []
     for summary in summaries:
         name = names[id(summary.group)]
-        curves.append(_curves(summary, name, looks[name], method))
+        own = _curves(summary, name, looks[name], method)
+        curves.append(own.with_look(looks_of_settings) if looks_of_settings else own)
     figure, axes = plt.subplots(len(rows), 2, layout="constrained", squeeze=False, sharey="col")
     for (setting, members), (left, right) in zip(rows, axes):
         here = [curve for curve in curves if any(curve.group is member for member in members)]
         _draw_utility(left, here)
         _draw_epsilons(right, here, runs[0].delta)
+        if looks_of_settings is not None:
+            _legends_of_settings(left, right, looks_of_settings)
         left.set_title(setting or title or "utility on the test split", fontsize=8)
     if title and any(setting for setting, _ in rows):
         figure.suptitle(title, fontsize=9)
@@ -269,7 +299,9 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
             elif column == "certified":
                 uncertified.append(curve.name)
     for (column, _), (owners, values) in lines.items():
-        look = owners[0].line_style | ({"color": "0.35", "marker": ""} if len(owners) > 1 else {})
+        look = owners[0].line_style | ({"marker": ""} if len(owners) > 1 else {})
+        if len({curve.color for curve in owners}) > 1:
+            look["color"] = "0.35"
         label = f"{column}: {', '.join(curve.name for curve in owners)}"
         axis.plot(values.index, values, label=label, ls=EPSILON_LINES[column], **look)
     _label_axes(axis, "epsilon")
@@ -284,6 +316,18 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
         names.append(f"nothing certified: {', '.join(uncertified)}")
     _legend_below(axis, handles, names)
     axis.grid(alpha=0.3, which="both")
+
+
+def _legends_of_settings(left: Axes, right: Axes, looks: epsilon_curve.Looks) -> None:
+    """Colours and markers left; right the kinds of lines, and what has none."""
+    _legend_below(left, *looks.legend(), ncol=2)
+    legend = left.get_legend()
+    assert legend is not None
+    legend.set_title(looks.about, prop=FontProperties(size=6.5))
+    _, names = right.get_legend_handles_labels()
+    kinds = dict.fromkeys(name.split(":")[0] for name in names)
+    shown = [Line2D([], [], color="0.3", ls=EPSILON_LINES[kind]) for kind in kinds]
+    _legend_below(right, shown, list(kinds), ncol=2)
 
 
 def _label_axes(axis: Axes, y: str) -> None:

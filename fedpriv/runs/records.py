@@ -24,6 +24,7 @@ from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.source_commit import source_commit
 from fedpriv.util.stopwatch import Stopwatch
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
@@ -221,7 +222,9 @@ class RunRecords:
             device=prepared.device,
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),
+            users=_users(exp, prepared),
             versions=self.origin.versions,
+            commit=source_commit(),
             identity=asdict(prepared.identity),
             noise=prepared.plan.noise_multipliers,
             target=asdict(self.target) if self.target else None,
@@ -230,6 +233,17 @@ class RunRecords:
             reason=None,
             traceback=None,
         )
+
+
+def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:
+    """Where users come from, and the public numbers of users and silos."""
+    named = exp.data.natural_users and not exp.allocator.invents_users
+    sizes = prepared.plan.federation
+    return {
+        "from": "data" if named else "allocator",
+        "n_users": sizes.n_users,
+        "n_silos": sizes.n_silos,
+    }
 
 
 def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:

@@ -153,7 +153,32 @@ def test_the_estimate_is_near_the_truth():
     coins = rng.random(m) < 0.5
     signals = 7 * (rng.normal(size=m) + coins)  # cosines know no scale
     low, high = (gaussian_epsilon(1 + shift * 3 * math.sqrt(4 / m), DELTA) for shift in (-1, 1))
-    assert low < estimated_epsilon(signals, coins, DELTA) < high
-    assert estimated_epsilon(coins * 1.0, coins, DELTA) == math.inf
-    assert estimated_epsilon(-1.0 * coins, coins, DELTA) == 0.0
-    assert math.isnan(estimated_epsilon(signals, np.ones(m, dtype=bool), DELTA))
+    assert low < estimated_epsilon(signals, coins, DELTA).epsilon < high
+    assert estimated_epsilon(coins * 1.0, coins, DELTA).epsilon == math.inf
+    assert estimated_epsilon(-1.0 * coins, coins, DELTA).epsilon == 0.0
+    assert math.isnan(estimated_epsilon(signals, np.ones(m, dtype=bool), DELTA).epsilon)
+
+
+def test_the_interval_of_the_estimate_holds_the_truth_as_often_as_it_says():
+    """400 runs of known Gaussians: the number of misses is binomial."""
+    rng = np.random.default_rng(5)
+    truth, m, runs, level = 1.3, 120, 400, 0.9
+    epsilon = gaussian_epsilon(truth, DELTA)
+    below = above = 0
+    for _ in range(runs):
+        coins = rng.random(m) < 0.5
+        found = estimated_epsilon(rng.normal(size=m) + truth * coins, coins, DELTA, level)
+        assert found.low <= found.epsilon <= found.high
+        below += epsilon > found.high
+        above += epsilon < found.low
+    for misses in (below, above):
+        assert binom.cdf(misses, runs, (1 - level) / 2) > 1e-4
+        assert binom.sf(misses - 1, runs, (1 - level) / 2) > 1e-4
+
+
+def test_without_a_signal_the_interval_begins_at_zero():
+    rng = np.random.default_rng(3)
+    coins = rng.random(500) < 0.5
+    found = estimated_epsilon(rng.normal(size=500) - 0.2 * coins, coins, DELTA)
+    assert (found.epsilon, found.low) == (0.0, 0.0)
+    assert found.high < 1

@@ -1,0 +1,69 @@
+"""What `fedpriv audit` found for the settings of a report's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedpriv.errors import ConfigError
+from fedpriv.reports.assessment import folder_files as files
+from fedpriv.reports.assessment.run_facts import Facts
+from fedpriv.reports.audit_file import AUDIT, SCHEMA, comparable
+
+NUMBERS = (
+    "certified",
+    "claimed",
+    "audited",
+    "provable",
+    "estimate",
+    "estimate_low",
+    "estimate_high",
+)
+
+
+def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
+    """The rows of an audit of the same settings as one of the runs.
+
+    Raises ConfigError if there is none, FedprivError for a file that cannot be read.
+    """
+    path = folder / AUDIT
+    if not path.is_file():
+        raise ConfigError("--audit", folder, f"a folder of fedpriv audit (with {AUDIT})")
+    found = files.read_json_file(path)
+    jobs = found.get("jobs")
+    if found.get("schema") != SCHEMA or not isinstance(jobs, list):
+        raise ConfigError("--audit", folder, f"an {AUDIT} of the schema {SCHEMA}")
+    known = {run["digests"]["settings_of_audits"] for run in runs}
+    own = [job for job in jobs if isinstance(job, dict) and _digest(job) in known]
+    if not own:
+        raise ConfigError(
+            "--audit", folder, "an audit of the settings of this run (seed and rounds may differ)"
+        )
+    return {
+        "folder": folder.resolve().name,
+        "file": files.file_digest(path),
+        "made": files.text(found.get("made")),
+        "made_by": files.text(found.get("made_by")),
+        "confidence": files.number(found.get("confidence")),
+        "rows": [_row(row) for job in own for row in job.get("rows", []) if isinstance(row, dict)],
+        "premises": [
+            {"name": files.text(one.get("name")), "refuted": bool(one.get("refuted"))}
+            for job in own
+            for one in job.get("premises", [])
+            if isinstance(one, dict)
+        ],
+    }
+
+
+def _digest(job: Mapping[str, Any]) -> str:
+    settings = job.get("settings")
+    return files.digest_of(comparable(settings)) if isinstance(settings, dict) else ""
+
+
+def _row(row: Mapping[str, Any]) -> Facts:
+    texts = ("observer", "unit", "adjacency", "group", "assumed")
+    shown: Facts = {name: files.text(row.get(name)) for name in texts}
+    numbers = {name: files.number(row.get(name)) for name in NUMBERS}
+    shown |= {k: "inf" if v == float("inf") else v for k, v in numbers.items()}
+    return shown | {"rounds": files.count(row.get("rounds")), "refuted": bool(row.get("refuted"))}

@@ -1,0 +1,146 @@
+"""A line chart as inline SVG: a metric against epsilon.
+
+Colours are those of Okabe and Ito (Color Universal Design), which colour-blind readers can tell
+apart; each line has a marker of its own too, so that it can be told apart in grey.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedpriv.reports.assessment.parts import Html, escape, join, tag
+
+WIDTH, HEIGHT = 440.0, 270.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 12.0, 44.0
+MOST_LINES = 7
+"""Lines with a colour and an entry in the legend."""
+TICKS = 5
+MARKERS = (
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+    "M-3 -3h6v6h-6z",
+    "M0 -4.2L4 3.2H-4z",
+    "M0 -4.4L4.4 0L0 4.4L-4.4 0z",
+    "M0 4.2L4 -3.2H-4z",
+    "M-1.4 -4h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
+    "M-3.6 -1.2L0 -4L3.6 -1.2L2.2 3.4H-2.2z",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line.
+
+    name: for the legend.
+    points: (epsilon, metric), at least one, finite.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear axis.
+
+    low, high: its ends.
+    step: distance of its ticks.
+    """
+
+    low: float
+    high: float
+    step: float
+
+    @staticmethod
+    def of(values: Sequence[float], *, from_zero: bool = False) -> Axis:
+        """An axis with round ticks around the values."""
+        low, high = (0.0 if from_zero else min(values)), max(values)
+        if not high - low > 1e-9 * max(abs(low), abs(high), 1e-300):
+            low, high = low - 0.5 * (not from_zero), high + 0.5
+        rough = (high - low) / TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= rough * 0.999)
+        return Axis(
+            math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step
+        )
+
+    @property
+    def ticks(self) -> list[float]:
+        return [
+            self.low + k * self.step for k in range(round((self.high - self.low) / self.step) + 1)
+        ]
+
+    def share(self, value: float) -> float:
+        """Place of a value: 0 at the low end, 1 at the high one."""
+        return (value - self.low) / (self.high - self.low)
+
+
+def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
+    """The chart with its legend below; empty without lines. Of more than `MOST_LINES` lines, the
+    first ones are drawn, and the legend counts the others."""
+    shown = [line for line in lines[:MOST_LINES] if line.points]
+    if not shown:
+        return Html("")
+    across = Axis.of([point[0] for line in shown for point in line.points], from_zero=True)
+    up = Axis.of([point[1] for line in shown for point in line.points])
+    parts = [_grid(across, up, x, y)]
+    parts += [_line(number, line, across, up) for number, line in enumerate(shown)]
+    label = f"{title}: {y} against {x}"
+    picture = tag(
+        "svg", tag("title", label), *parts, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img"
+    )
+    entries = [
+        tag("li", _key(number), escape(line.name), cls=f"line{number}")
+        for number, line in enumerate(shown)
+    ]
+    if len(lines) > MOST_LINES:
+        entries.append(tag("li", f"and {len(lines) - MOST_LINES} more, in the table"))
+    legend = tag("ul", *entries, cls="legend") if len(entries) > 1 else Html("")
+    return tag("figure", picture, legend, tag("figcaption", title))
+
+
+def _x(axis: Axis, value: float) -> float:
+    return LEFT + axis.share(value) * (WIDTH - LEFT - RIGHT)
+
+
+def _y(axis: Axis, value: float) -> float:
+    return HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM)
+
+
+def _grid(across: Axis, up: Axis, x: str, y: str) -> Html:
+    parts = []
+    for tick in across.ticks:
+        place = f"{_x(across, tick):.1f}"
+        ends = {"y1": f"{TOP:g}", "y2": f"{HEIGHT - BOTTOM:g}"}
+        parts.append(tag("line", x1=place, x2=place, **ends, cls="grid"))
+        below = {"y": f"{HEIGHT - BOTTOM + 16:g}", "text-anchor": "middle"}
+        parts.append(tag("text", f"{round(tick, 10):g}", x=place, **below))
+    for tick in up.ticks:
+        place = f"{_y(up, tick):.1f}"
+        ends = {"x1": f"{LEFT:g}", "x2": f"{WIDTH - RIGHT:g}"}
+        parts.append(tag("line", y1=place, y2=place, **ends, cls="grid"))
+        beside = {"x": f"{LEFT - 6:g}", "text-anchor": "end", "dy": "4"}
+        parts.append(tag("text", f"{round(tick, 10):g}", y=place, **beside))
+    middle = f"{(LEFT + WIDTH - RIGHT) / 2:g}"
+    parts.append(tag("text", x, x=middle, y=f"{HEIGHT - 6:g}", **{"text-anchor": "middle"}))
+    turned = f"translate(13 {(TOP + HEIGHT - BOTTOM) / 2:g}) rotate(-90)"
+    parts.append(tag("text", y, transform=turned, **{"text-anchor": "middle"}))
+    return join(parts)
+
+
+def _line(number: int, line: Line, across: Axis, up: Axis) -> Html:
+    places = [(_x(across, epsilon), _y(up, value)) for epsilon, value in line.points]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    every = max(1, len(places) // 8)
+    marked = places[::-every] if len(places) > 1 else places
+    marks = [
+        tag("path", d=MARKERS[number], transform=f"translate({x:.1f} {y:.1f})") for x, y in marked
+    ]
+    return tag("g", tag("polyline", points=path), *marks, cls=f"line{number}")
+
+
+def _key(number: int) -> Html:
+    mark = tag("path", d=MARKERS[number], transform="translate(14 7)")
+    stroke = tag("polyline", points="1,7 27,7")
+    return tag("svg", stroke, mark, viewBox="0 0 28 14", **{"aria-hidden": "true"})

@@ -1,0 +1,139 @@
+"""The words of a report, for readers who know data protection and not this field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+OBSERVERS: Mapping[str, str] = {
+    "released model": (
+        "Anyone who gets the trained model, or the model after any round: a customer, the public, "
+        "somebody who steals it."
+    ),
+    "server": (
+        "Whoever runs the server that adds up what the participating organisations send. It also "
+        "sees who takes part when."
+    ),
+    "silo": (
+        "Another participating organisation that is curious. It also knows its own records and its "
+        "own share of the noise."
+    ),
+    "shuffler": (
+        "Whoever runs the service that mixes the messages before they reach the server. It sees "
+        "each organisation's counts."
+    ),
+}
+"""Who may look, by the observer's name in epsilon.csv."""
+OTHER_OBSERVER = "A party of the aggregation in use; its documentation says what it sees."
+
+UNITS: Mapping[str, str] = {
+    "user": "one person: all records of that person, in all participating organisations",
+    "record": "one record (one row of data); a person with several records is protected less",
+    "silo": "one participating organisation with all of its records",
+}
+
+ADJACENCIES: Mapping[str, str] = {
+    "add/remove": "with and without it",
+    "replace": "with it, or with another one in its place",
+}
+
+ORIGINS: Mapping[str, str] = {
+    "data": "The data name the person of each record. These are the persons protected.",
+    "allocator": (
+        "The data do not name persons. The software drew an owner for each record (a simulation of "
+        "persons). The numbers below speak of these owners, who are not real people."
+    ),
+    "invented": (
+        "The data name persons, but the software drew other owners over them. No number below "
+        "about a person covers a real one."
+    ),
+    "": "The folder does not say where persons come from (it is of an earlier version).",
+}
+"""Where users come from, by `users.from` of a run."""
+
+STATUSES: Mapping[str, str] = {
+    "enforced": "fedpriv itself bounds every contribution and adds the noise",
+    "checked": "the method bounds and adds noise itself, and fedpriv's checks have measured it",
+    "declared": "the method says that it bounds and adds noise; nobody has measured it",
+}
+
+AGGREGATIONS: Mapping[str, str] = {
+    "Plain": "The server receives every organisation's noised update in the clear and adds them.",
+    "Masked": "Updates are masked in pairs, so that the server can read only their sum.",
+    "SecAgg": "Updates are masked, so that the server can read only their sum, also when an "
+    "organisation drops out.",
+    "PrivateWeighting": "Weights are encrypted: nobody learns how many records a person has where.",
+    "Shuffle": "A service mixes all messages before the server sees them.",
+    "Admm": "There is no server: organisations exchange masked sums with each other.",
+}
+
+GLOSSES: Mapping[str, str] = {
+    "semi-honest parties": (
+        "All parties follow the protocol. They may read and keep whatever they receive."
+    ),
+    "all noise shares are present": (
+        "Every participating organisation adds its share of the noise; none leaves it out."
+    ),
+    "Gaussian noise drawn in floating point": (
+        "The noise is drawn with ordinary computer numbers, which have gaps. This is good enough "
+        "for research. randomness=system draws it exactly."
+    ),
+    "the roster holds the parties' own verification keys": (
+        "Each party's key in roster.csv was checked to be that party's own."
+    ),
+    "float32 training rounds a unit's contribution equally": (
+        "Rounding in the computer depends on a person's own records only, not on other people's."
+    ),
+    "the weights of a user add up to at most 1": (
+        "A person whose records lie in several organisations does not count for more than one."
+    ),
+    "neighbours differ in": (
+        "What the two files that are compared differ in, and what stays the same in both."
+    ),
+    "public:": "These facts are taken as known to everybody; the noise does not hide them.",
+    "the server sees every silo's noised message": (
+        "The server reads each organisation's update, with that organisation's noise in it."
+    ),
+}
+"""A reading of frequent assumptions, by how they begin."""
+
+GLOSSARY: Mapping[str, str] = {
+    "epsilon": (
+        "A number that limits what anybody can learn about one person from what they see. Smaller "
+        "is better protected: 0 would mean nothing at all, and no limit is written as ∞."
+    ),
+    "delta": (
+        "A small probability with which the limit may fail. It should be far below one over the "
+        "number of persons."
+    ),
+    "certified": "An upper limit that fedpriv proves from the settings, if the assumptions hold.",
+    "claimed": "The epsilon that the method's own publication gives for the same settings.",
+    "round": "One exchange: each organisation trains on its own records and sends an update.",
+    "silo": "A participating organisation that keeps its records, for example a hospital.",
+    "noise": "Random numbers that are added so that one person's influence cannot be made out.",
+    "diagnostic": (
+        "A value computed from private records without noise. No epsilon covers it; do not publish "
+        "it."
+    ),
+    "digest": (
+        "A fingerprint of a file (SHA-256). Whoever has the same file gets the same fingerprint."
+    ),
+}
+
+
+def gloss(assumption: str) -> str:
+    """What a frequent assumption means; empty for others."""
+    return next((text for begin, text in GLOSSES.items() if assumption.startswith(begin)), "")
+
+
+def guess(epsilon: float | str | None) -> str:
+    """How sure an observer can become who first gave a person's presence a chance of one half.
+
+    By Bayes' rule odds grow by a factor of at most e^epsilon (apart from delta).
+    """
+    if epsilon is None:
+        return ""
+    if isinstance(epsilon, str) or epsilon > 700:
+        return "certain"
+    chance = 100 / (1 + math.exp(-epsilon))
+    return "nearly certain (over 99.9 %)" if chance > 99.9 else f"at most {math.ceil(chance)} %"

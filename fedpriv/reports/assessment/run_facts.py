@@ -1,0 +1,261 @@
+"""What a run's folder says about one run, as plain values for a report.
+
+A value is missing (null) where the folder does not say it, as in folders of earlier versions.
+Infinite epsilons are the text "inf".
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedpriv.data.known_users import INVENTED
+from fedpriv.reports.assessment import folder_files as files
+from fedpriv.reports.assessment.folder_files import Row, count, number, text
+from fedpriv.reports.audit_file import comparable
+from fedpriv.runs.journal import JOURNAL, in_progress
+from fedpriv.runs.labels import RELEASED, UNKNOWN
+from fedpriv.util.flatten import flat
+
+Facts = dict[str, Any]
+
+DIGESTED = (
+    *("config.yaml", "status.json", "metrics.csv", "epsilon.csv", "rounds_begun.csv"),
+    *("roster.csv", "timings.csv", "traffic.csv", "model.safetensors"),
+)
+"""Files of a run of which a report gives the digest."""
+RELEASED_FILES = ("config.yaml", "epsilon.csv", "roster.csv", "model.safetensors")
+"""Those of them that hold nothing but charged and released values."""
+GROUPS = (
+    *("data", "allocator", "model", "optimizer", "algo", "mechanism"),
+    *("accountant", "aggregation", "engine"),
+)
+FAILS = "FAILS"
+"""Begins an assumption that does not hold."""
+MOST_POINTS = 200
+"""Points of a curve in a report."""
+PRIVATE_DIGESTS = ("source", "records", "allocation")
+"""Digests of private records: whoever has a guess of the records can confirm it."""
+LEFT_OUT = "left out"
+
+
+def run_facts(folder: Path, *, public: bool) -> Facts:
+    """The facts of the run in a folder.
+
+    public: leave out what is computed from private records without noise.
+
+    Raises FedprivError, naming the file, for files that cannot be read.
+    """
+    status = files.read_status(folder)
+    settings = files.read_settings(folder)
+    metrics = files.read_rows(folder / "metrics.csv")
+    epsilon = files.read_rows(folder / "epsilon.csv")
+    observer = text(status.get("observer") or "released model")
+    labels = _mapping(_mapping(status.get("labels")).get("metrics.csv"))
+    metric = text(status.get("metric"))
+    return {
+        "folder": folder.resolve().name,
+        "state": _state(folder, status),
+        "reason": text(status.get("reason")) if not public else "",
+        "updated": text(status.get("updated")),
+        "command": _command(folder),
+        "seed": settings.get("seed") if isinstance(settings.get("seed"), int) else None,
+        "method": text(status.get("label")),
+        "components": _components(settings),
+        "settings": _settings(settings),
+        "users": _users(status),
+        "records": None if public else count(status.get("records")),
+        "parameters": count(status.get("parameters")),
+        "rounds": count(status.get("rounds")),
+        "rounds_done": max((count(row.get("round")) or 0 for row in metrics), default=0),
+        "rounds_repeated": _repeated(status),
+        "randomness": text(status.get("randomness")),
+        "dp_valid": status.get("dp_valid") if isinstance(status.get("dp_valid"), bool) else None,
+        "observer": observer,
+        "delta": number(status.get("delta")),
+        "epsilons": last_epsilons(epsilon),
+        "not_covered": [text(line) for line in _sequence(status.get("not_covered"))],
+        "metric": metric,
+        "metrics": _last_metrics(metrics, labels, public),
+        "curve": _curve(
+            metrics, epsilon, metric, observer, hidden=public and not _free(labels, metric)
+        ),
+        "warnings": [text(line) for line in _sequence(status.get("warnings"))],
+        "device": text(status.get("device")),
+        "versions": {text(k): text(v) for k, v in _mapping(status.get("versions")).items()},
+        "commit": text(status.get("commit")),
+        "digests": _digests(status, settings, public),
+        "files": {
+            name: files.file_digest(folder / name)
+            for name in (RELEASED_FILES if public else DIGESTED)
+            if (folder / name).exists()
+        },
+    }
+
+
+def last_epsilons(rows: Sequence[Row]) -> list[Facts]:
+    """After the last round: the smallest certificate of each observer, unit, adjacency and group
+    of users, with what it rests on. Every accounting method gives an upper bound."""
+    last = max((count(row.get("round")) or 0 for row in rows), default=0)
+    found: dict[tuple[str, ...], Facts] = {}
+    for row in rows:
+        if count(row.get("round")) != last:
+            continue
+        about = {name: text(row.get(name)) for name in ("observer", "unit", "adjacency", "group")}
+        certified = number(row.get("certified"))
+        assumed = [part for part in map(text, (row.get("assumptions") or "").split(";")) if part]
+        line: Facts = {
+            **about,
+            "round": last,
+            "method": text(row.get("method")),
+            "certified": _plain(math.inf if certified is None else certified),
+            "claimed": _plain(number(row.get("claimed"))),
+            "status": text(row.get("status")),
+            "assumptions": [part for part in assumed if not part.startswith(FAILS)],
+            "fails": [
+                part.removeprefix(FAILS).lstrip(": ") for part in assumed if part.startswith(FAILS)
+            ],
+        }
+        key = tuple(about.values())
+        if key not in found or _size(line["certified"]) < _size(found[key]["certified"]):
+            found[key] = line
+    return list(found.values())
+
+
+def headline(facts: Facts) -> Facts | None:
+    """The epsilon that stands for a run: its observer's, for users if there are some, the largest
+    over groups."""
+    own = [row for row in facts["epsilons"] if row["observer"] == facts["observer"]]
+    of_users = [row for row in own if row["unit"] == "user"] or own
+    return max(of_users, key=lambda row: _size(row["certified"]), default=None)
+
+
+def protects(facts: Facts) -> bool:
+    """Whether the run says that it protects somebody, and is done."""
+    return facts["dp_valid"] is True and facts["state"] == "done"
+
+
+def _state(folder: Path, status: Mapping[str, Any]) -> str:
+    """As in status.json; "killed" if it says "running" and no process works there."""
+    state = text(status.get("state")) or "unknown"
+    journal = folder / JOURNAL
+    if state == "running" and not (journal.is_file() and in_progress(folder)):
+        return "killed"
+    return state
+
+
+def _command(folder: Path) -> str:
+    words = files.read_overrides(folder)
+    return "" if words is None else " ".join(["fedpriv", *map(shlex.quote, words)])
+
+
+def _components(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The class of each config group: its own name if it is fedpriv's, else the whole one."""
+    found = {}
+    for group in GROUPS:
+        target = text(_mapping(settings.get(group)).get("_target_"))
+        if target:
+            ours = target.startswith("fedpriv.")
+            found[group] = target.rpartition(".")[2] if ours else target
+    return found
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Every key with its value, but the places of files on the machine that trained."""
+    shown = {key: value for key, value in settings.items() if key not in ("preset", "resume")}
+    lines = {text(key): text(value) for key, value in flat(shown).items()}
+    return {key: value for key, value in lines.items() if not key.endswith((".root", ".path"))}
+
+
+def _users(status: Mapping[str, Any]) -> Facts:
+    """Where users come from (`data`, `allocator`, `invented`, or "" in folders of earlier
+    versions), and their public numbers."""
+    known = _mapping(status.get("users"))
+    origin = text(known.get("from"))
+    if INVENTED in _sequence(status.get("not_covered")):
+        origin = "invented"
+    return {
+        "from": origin if origin in ("data", "allocator", "invented") else "",
+        "n_users": count(known.get("n_users")),
+        "n_silos": count(known.get("n_silos")),
+    }
+
+
+def _repeated(status: Mapping[str, Any]) -> int:
+    return sum(count(value) or 0 for value in _mapping(status.get("repeated_rounds")).values())
+
+
+def _free(labels: Mapping[str, Any], metric: str) -> bool:
+    return labels.get(metric) == RELEASED
+
+
+def _last_metrics(rows: Sequence[Row], labels: Mapping[str, Any], public: bool) -> dict[str, Facts]:
+    """Each metric after the last evaluated round, with its label."""
+    if not rows:
+        return {}
+    found = {}
+    for name, value in rows[-1].items():
+        if name != "round" and value and (not public or _free(labels, name)):
+            label = text(labels.get(name, str(UNKNOWN)))
+            found[text(name)] = {"value": _plain(number(value)), "label": label}
+    return found
+
+
+def _curve(
+    metrics: Sequence[Row], epsilon: Sequence[Row], metric: str, observer: str, *, hidden: bool
+) -> list[Facts]:
+    """The main metric and the headline epsilons of each evaluated round; at most `MOST_POINTS`
+    rounds, evenly chosen, the last among them."""
+    if hidden:
+        return []
+    by_round: dict[str, list[Row]] = {}
+    for row in epsilon:
+        if row.get("observer") == observer:
+            by_round.setdefault(row.get("round", ""), []).append(row)
+    points = []
+    for row in metrics:
+        best = headline(
+            {
+                "epsilons": last_epsilons(by_round.get(row.get("round", ""), [])),
+                "observer": observer,
+            }
+        )
+        value = number(row.get(metric))
+        if best is not None and value is not None and math.isfinite(value):
+            point = {"round": best["round"], "metric": value}
+            points.append(point | {key: best[key] for key in ("certified", "claimed")})
+    step = -(-len(points) // MOST_POINTS) or 1
+    return points[(len(points) - 1) % step :: step] if points else []
+
+
+def _digests(
+    status: Mapping[str, Any], settings: Mapping[str, Any], public: bool
+) -> dict[str, str]:
+    """Digests that the run recorded, and that of its settings."""
+    found = {text(k): text(v) for k, v in _mapping(status.get("identity")).items()}
+    if public:
+        found |= {name: LEFT_OUT for name in PRIVATE_DIGESTS if name in found}
+    own = {
+        "settings": files.digest_of(settings),
+        "settings_of_audits": files.digest_of(comparable(settings)),
+    }
+    return own | found
+
+
+def _plain(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _size(value: float | str | None) -> float:
+    return math.inf if value is None or isinstance(value, str) else value
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,137 @@
+"""Whether a report is what its signer made, and still fits a folder.
+
+A page must end with its signature. Its key must be the one that the page names. The contents that
+the page carries must make the same page again, so that nothing is shown beside them; that is
+checked where this version of fedpriv makes pages as the report's did.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpriv.crypto.signatures import VerificationKey
+from fedpriv.errors import FedprivError
+from fedpriv.reports.assessment import folder_files as files
+from fedpriv.reports.assessment.contents import SCHEMA, renderer_digest, run_folders
+from fedpriv.reports.assessment.page import JSON_BEGINS, JSON_ENDS, page
+from fedpriv.reports.assessment.signing import (
+    SIGNATURE,
+    canonical,
+    page_verifies,
+    split_page,
+    values_verify,
+)
+from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
+
+
+class AlteredError(Exception):
+    """A report that is not what it says. Its text is one line."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A report whose signature is valid.
+
+    values: its contents.
+    key: of the signer.
+    rendered: whether the page was compared with one made anew from its contents; for a JSON file,
+        None.
+    """
+
+    values: Mapping[str, Any]
+    key: VerificationKey
+    rendered: bool | None
+
+
+def verify(path: Path, key: VerificationKey | None = None) -> Verified:
+    """The contents of a signed report.
+
+    key: the expected signer; None: whoever the report names.
+
+    Raises AlteredError for a report without a valid signature, FedprivError for a file that cannot
+    be read.
+    """
+    try:
+        content = read_bytes(path, RECORD_BYTES)
+    except (OSError, ValueError) as error:
+        raise FedprivError(f"{path}: cannot be read ({files.text(error)})") from error
+    is_json = content.lstrip()[:1] == b"{"
+    found = _verified_json(content) if is_json else _verified_page(content)
+    if key is not None and key.raw != found.key.raw:
+        raise AlteredError(f"signed with another key: {found.key.fingerprint}")
+    return found
+
+
+def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """What differs between a folder and the one that a report is about: a line for each file."""
+    paths = {path.resolve().name: path for path in run_folders(folder)}
+    lines = [
+        f"{name}: not in the report"
+        for name in paths.keys() - {r["folder"] for r in values["runs"]}
+    ]
+    for run in values["runs"]:
+        path = paths.get(run["folder"])
+        if path is None:
+            lines.append(f"{run['folder']}: missing")
+            continue
+        for name, digest in run["files"].items():
+            file = path / name
+            if not file.exists():
+                lines.append(f"{run['folder']}/{name}: missing")
+            elif files.file_digest(file) != digest:
+                lines.append(f"{run['folder']}/{name}: changed")
+    return sorted(lines)
+
+
+def _verified_page(content: bytes) -> Verified:
+    signed, ending = split_page(content)
+    if ending is None:
+        raise AlteredError("it does not end with a signature: not signed, or altered")
+    key, signature = ending
+    if not page_verifies(signed, key, signature):
+        raise AlteredError("altered: the signature does not fit")
+    values = _contents_of(signed)
+    _require_named(values, key)
+    same = values.get("renderer") == renderer_digest()
+    if same and page(dict(values)) != signed:
+        raise AlteredError("the page shows something else than its contents, and was signed so")
+    return Verified(values, VerificationKey(key), rendered=same)
+
+
+def _verified_json(content: bytes) -> Verified:
+    try:
+        values = json.loads(content)
+        if not isinstance(values, dict) or canonical(values) != content:
+            raise AlteredError("altered: not the bytes that its values are written as")
+        signature = bytes.fromhex(values.pop(SIGNATURE))
+        key = bytes.fromhex(values["signer"]["key"])
+        whole = values_verify(values, key, signature)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise AlteredError("no signed report: altered, or not signed") from error
+    if not whole or values.get("schema") != SCHEMA:
+        raise AlteredError("altered: the signature does not fit")
+    return Verified(values, VerificationKey(key), rendered=None)
+
+
+def _contents_of(signed: bytes) -> dict[str, Any]:
+    try:
+        shown = signed.decode().rpartition(JSON_BEGINS)[2].partition(JSON_ENDS)[0]
+        values = json.loads(html.unescape(shown))
+        if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+            raise ValueError(SCHEMA)
+    except (ValueError, RecursionError) as error:
+        raise AlteredError(
+            "it carries no contents of the schema that this version knows"
+        ) from error
+    return values
+
+
+def _require_named(values: Mapping[str, Any], key: bytes) -> None:
+    signer = values.get("signer")
+    if not isinstance(signer, dict) or signer.get("key") != key.hex():
+        raise AlteredError("signed with another key than the page names")
