@@ -100,7 +100,7 @@ TABLES: dict[str, dict[str, Label]] = {
             (
                 *("rounds", "label", "metric", "observer", "delta", "randomness", "dp_valid"),
                 *("not_covered", "labels", "device", "parameters", "versions", "warnings"),
-                "tracker",
+                *("tracker", "trainer"),
             ),
             FREE,
         ),

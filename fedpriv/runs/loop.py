@@ -78,6 +78,7 @@ def train(
         stack.enter_context(logged(path))
         prepared.roster.write(path / ROSTER)
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
+        LOGGER.info("local training of users: %s", prepared.trainer)
         LOGGER.info("all parties have new keys: see %s for their fingerprints", ROSTER)
         with _failures_recorded(folder):
             labels = labels_of(experiment, prepared)

@@ -77,7 +77,7 @@ def prepare(
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     model, params = _initial_model(exp)
-    _check_trainer(exp, model, params, device)
+    trainer = _trainer(exp, model, params, device)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
     allocation, federation = _allocated(exp, corpus)
@@ -112,6 +112,7 @@ def prepare(
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
         identity=identity,
+        trainer=trainer,
         silo_states=remembered,
         aborted=None if failed is None else (int(failed[0]), int(failed[1])),
         failures=0 if failed is None else int(failed[2]),
@@ -129,26 +130,33 @@ def prepare(
     return prepared
 
 
-def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
-    """Raise ConfigError if the configured trainer cannot train the network on this machine."""
-    if exp.options.execution.trainer == "auto":
-        return
+def _trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> str:
+    """What trains users, and why: a line.
+
+    Raises ConfigError if the configured trainer cannot train the network on this machine. With
+    trainer=auto the line says why nothing can: a method may train no users.
+    """
     import torch
 
     from fedpriv.training.select import check_trainer
 
     dtype = torch.int64 if exp.data.text else torch.float32
     start = torch.from_numpy(params).to(device, torch.float32)
-    check_trainer(
-        exp.options.execution,
-        model.to(device),
-        start,
-        exp.data.shape,
-        exp.data.task,
-        exp.optimizer,
-        dtype,
-        isolated=exp.options.system and exp.algo.contributors.any_number,
-    )
+    try:
+        return check_trainer(
+            exp.options.execution,
+            model.to(device),
+            start,
+            exp.data.shape,
+            exp.data.task,
+            exp.optimizer,
+            dtype,
+            isolated=exp.options.system and exp.algo.contributors.any_number,
+        )
+    except ConfigError as error:
+        if exp.options.execution.trainer != "auto":
+            raise
+        return f"none: {error}"
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import torch
 from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
@@ -18,6 +19,7 @@ from fedpriv.training.layers.compiled_specs import (
     LayerSpec,
     Place,
 )
+from fedpriv.training.layers.mapping import Unmapped, mapped
 from fedpriv.training.random_words import name_of
 from fedpriv.training.trainers.compile_layers import compile_layers
 
@@ -35,18 +37,26 @@ class CompiledNetwork:
 
 
 @cached_by_model
-def compiled_network(model: nn.Module, shape: tuple[int, ...]) -> CompiledNetwork | None:
-    """The layers of a network on records of `shape`, or None if one of them is not compiled."""
+def compiled_network(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> CompiledNetwork | Unmapped:
+    """The layers of a network on records of `shape` and `dtype`, or why they are not compiled."""
+    if dtype != torch.float32:
+        return Unmapped("its records are not of float32")
+    found = mapped(model, shape)
+    if isinstance(found, Unmapped):
+        return found
     links = compile_layers(model, shape)
     if links is None:
-        return None
+        return Unmapped("its layers are no chain that is compiled")
     x = Place(shape[0], shape[1:] or (1, 1), images=len(shape) > 1)
     specs: list[LayerSpec] = []
     for link in links:
         make = link.layer.support.compiled
         spec = make(link.module, x, link.pool) if make is not None else None
         if spec is None:
-            return None
+            kind = type(link.module).__name__
+            return Unmapped(f"layer {link.layer.name} ({kind}) is not compiled")
         computed, read = spec
         if computed and computed[0].schema == GROUP_NORM and specs and specs[-1].schema == RELU:
             specs.pop()  # the norm includes it
