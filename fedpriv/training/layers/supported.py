@@ -137,12 +137,14 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
         compiled=compiled_specs.group_norm,
     ),
     nn.ReLU: LayerSupport(
-        on_features=dense.BatchedReLU, on_images=dense.BatchedReLU, compiled=compiled_specs.relu
+        on_features=dense.BatchedReLU,
+        on_images=dense.BatchedReLU,
+        compiled=compiled_specs.elementwise(compiled_specs.RELU),
     ),
     nn.MaxPool2d: LayerSupport(
         lambda layer, read: not layer.return_indices,
         on_images=convolution.BatchedMaxPool2d,
-        compiled=compiled_specs.max_pool,
+        compiled=compiled_specs.pool,
     ),
     nn.Flatten: LayerSupport(
         lambda layer, read: layer.start_dim == 1,
@@ -163,16 +165,22 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.Dropout3d: LayerSupport(lambda layer, read: False, dropout=3),
     L2Projection: LayerSupport(on_features=dense.BatchedL2Projection),
     MaskedDropout: LayerSupport(),
-    nn.Tanh: LayerSupport(elementwise=True),
-    nn.Sigmoid: LayerSupport(elementwise=True),
-    nn.GELU: LayerSupport(elementwise=True),
-    nn.SiLU: LayerSupport(elementwise=True),
-    nn.AvgPool2d: LayerSupport(_average_pool),
+    nn.Tanh: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.TANH)
+    ),
+    nn.Sigmoid: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SIGMOID)
+    ),
+    nn.GELU: LayerSupport(elementwise=True, compiled=compiled_specs.gelu),
+    nn.SiLU: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SILU)
+    ),
+    nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.Identity: LayerSupport(),
     nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE),
     nn.Embedding: LayerSupport(_embedding, ("weight",)),
     Sum: LayerSupport(),
-    Reshape: LayerSupport(),
+    Reshape: LayerSupport(compiled=compiled_specs.reshape),
     LastStep: LayerSupport(),
     MeanOfSteps: LayerSupport(),
     AddedParameter: LayerSupport(_added, ("own",)),

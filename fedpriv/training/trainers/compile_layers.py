@@ -13,7 +13,7 @@ from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.batched import BatchedLayer
 from fedpriv.training.layers.chain import ChainLayer
 from fedpriv.training.layers.mapping import layer_chain
-from fedpriv.training.layers.windows import pair
+from fedpriv.training.layers.windows import tiles
 from fedpriv.training.vectors import ParameterLayout
 
 
@@ -94,10 +94,7 @@ def _window(layers: Sequence[ChainLayer]) -> tuple[int, int]:
     for layer in layers:
         module = layer.module
         if isinstance(module, nn.MaxPool2d):
-            kernel = pair(module.kernel_size)
-            tiles = kernel == pair(module.stride) and pair(module.padding) == (0, 0)
-            plain = pair(module.dilation) == (1, 1) and not module.ceil_mode
-            return kernel if tiles and plain else (1, 1)
+            return tiles(module)
         if not isinstance(module, nn.ReLU | nn.Dropout | nn.Dropout2d):
             break
     return (1, 1)

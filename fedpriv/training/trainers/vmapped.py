@@ -3,6 +3,8 @@ draws no random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import in_mode
 from fedpriv.training.schedule import STACK, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
+from fedpriv.training.untouched import appearance, has_hidden_attributes
 from fedpriv.training.vectors import ParameterLayout, call, flatten, unflatten
 
 COPIES = 5
@@ -54,7 +57,7 @@ class Vmapped(UserTrainer[TrainerState]):
 def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
     """Whether vmap can run the problem's model in training on batches of `rows` records, and a
     user's bits do not depend on its place in a stack."""
-    if Vmapped(problem).limits.stack(rows) != STACK:
+    if has_hidden_attributes(problem.model) or Vmapped(problem).limits.stack(rows) != STACK:
         return False
     return _equal_at_every_place(problem.model, problem.shape, problem.dtype, rows)
 
@@ -69,6 +72,8 @@ def _equal_at_every_place(
     and in grouped convolutions.
     """
     vector = flatten(model)
+    own = copy.deepcopy(model)
+    before = appearance(own)
     generator = torch.Generator().manual_seed(rows)
     vector = vector + 0.1 * torch.randn(len(vector), generator=generator).to(vector)
     x = torch.randn((rows, *shape), generator=generator).to(vector.device, dtype)
@@ -76,14 +81,16 @@ def _equal_at_every_place(
         x = torch.zeros_like(x)  # which every embedding knows
 
     def outputs_sum(vector: Tensor, x: Tensor) -> Tensor:
-        outputs = call(model, unflatten(model, vector), x)
+        outputs = call(own, unflatten(own, vector), x)
         factors = torch.linspace(-1, 1, outputs.numel(), device=x.device)
         return (outputs * factors.view(outputs.shape)).sum()
 
-    users = [own.expand(STACK, *own.shape).contiguous() for own in (vector, x)]
+    users = [one.expand(STACK, *one.shape).contiguous() for one in (vector, x)]
     try:
-        with in_mode(model, train=True):
+        with in_mode(own, train=True):
             found = vmap(grad(outputs_sum), randomness="error")(*users)
     except RuntimeError:
         return False
+    if appearance(own) != before:
+        return False  # it remembers, and users of a stack would share that
     return torch.equal(found, found[:1].expand_as(found))
