@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -121,8 +122,9 @@ def _appearance(part: nn.Module) -> Hashable:
     internal = _INTERNAL if next(iter(own)) == "training" else 0
     trusted = kind.__module__.startswith("torch.nn.")  # recurrent layers keep lists of weights
     for value in islice(own.values(), internal, None):
-        frozen = _frozen(value)
-        if frozen is not None:
+        if type(value) in _PLAIN:
+            found.append((type(value), value))
+        elif (frozen := _frozen(value)) is not None:
             found.append(frozen)
         elif not trusted or callable(value):
             found.append(id(value))
@@ -168,6 +170,40 @@ def has_hidden_attributes(model: nn.Module) -> bool:
         for name, value in vars(part).items()
         if name not in _INTERNAL_NAMES
     )
+
+
+class Snapshot:
+    """What a network looks like now; quick to compare with what it looks like later."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.attributes = [vars(part) for part in model.modules()]
+        self.values = [list(own.values()) for own in self.attributes]  # alive: ids stay theirs
+        self.hooks = [own[name] for own in self.attributes for name in HOOKS]
+        self.count = sum(map(len, self.hooks))
+        self.parameters = list(model.parameters())
+        self.before = appearance(model) if self._has_collections() else None
+
+    def holds(self) -> bool:
+        """Whether it looks the same."""
+        same = all(
+            len(own) == len(values) and all(map(is_, own.values(), values))
+            for own, values in zip(self.attributes, self.values)
+        )
+        if not same or sum(map(len, self.hooks)) != self.count:
+            return False
+        if any(own._backward_hooks or not own.requires_grad for own in self.parameters):
+            return False
+        return self.before is None or appearance(self.model) == self.before
+
+    def _has_collections(self) -> bool:
+        return any(
+            isinstance(value, list | dict)
+            for part, own in zip(self.model.modules(), self.attributes)
+            if not type(part).__module__.startswith("torch.nn.")
+            for name, value in own.items()
+            if name not in _INTERNAL_NAMES
+        )
 
 
 def _tensor(own: Tensor | None) -> Hashable:

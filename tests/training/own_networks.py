@@ -44,6 +44,10 @@ class Own(nn.Module):
                     values.append(functional.avg_pool2d(h, 2))
                 case "most":
                     values.append(functional.max_pool2d(h, 2))
+                case "recurrent":
+                    values.append(getattr(self, name)(h)[0])
+                case "last":
+                    values.append(h[:, -1] if name == "slice" else h.mean(1))
                 case "flat":
                     values.append(h.view(h.size(0), -1) if name == "view" else torch.flatten(h, 1))
         return values[-1]
@@ -59,7 +63,10 @@ class _Author:
         self.shapes = []
 
     def write(self):
-        images = self.rng.random() < 0.5
+        kind = self.rng.choice(["images", "features", "sequences"])
+        if kind == "sequences":
+            return self.write_sequences()
+        images = kind == "images"
         self.shapes = [(2, SIDE, SIDE) if images else (6,)]
         for _ in range(self.rng.randint(1, 5)):
             (self.on_images if images else self.on_features)()
@@ -71,6 +78,34 @@ class _Author:
             self.on_features()
         self.layer(nn.Linear(self.shapes[-1][0], 3), (3,))
         return Own(self.program, self.layers), self.shapes[0]
+
+    def write_sequences(self):
+        self.shapes = [(4, 5)]
+        for _ in range(self.rng.randint(1, 4)):
+            self.on_sequences()
+        self.step("last", self.rng.choice(["slice", "mean"]), self.shapes[-1][1:])
+        self.layer(nn.Linear(self.shapes[-1][0], 3), (3,))
+        return Own(self.program, self.layers), self.shapes[0]
+
+    def on_sequences(self):
+        steps, width = self.shapes[-1]
+        match self.rng.choice(["linear", "lstm", "gru", "function", "add", "norm"]):
+            case "linear":
+                outputs = self.rng.choice([width, self.rng.randint(1, 20)])
+                self.layer(nn.Linear(width, outputs), (steps, outputs))
+            case ("lstm" | "gru") as kind:
+                outputs = self.rng.choice([width, self.rng.randint(1, 20)])
+                cell = {"lstm": nn.LSTM, "gru": nn.GRU}[kind]
+                name = f"part{len(self.layers)}"
+                biased = self.rng.random() < 0.8
+                self.layers[name] = cell(width, outputs, bias=biased, batch_first=True)
+                self.step("recurrent", name, (steps, outputs))
+            case "function":
+                self.function()
+            case "add":
+                self.add()
+            case "norm" if width > 4:
+                self.layer(nn.LayerNorm(width), (steps, width))
 
     def step(self, step, name, shape, *others):
         self.program.append((step, name, len(self.shapes) - 1, *others))

@@ -16,6 +16,7 @@ from fedpriv.training.random_words import threshold
 
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT = range(6, 16)
+SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU = range(16, 21)
 
 
 def fields(schema: type[Any], names: str) -> list[tuple[str, type[Any]]]:
@@ -33,7 +34,7 @@ class LayerSpec(ctypes.Structure):
     """As in training.cpp; from `inputs` on, `Geometry` of planes.h."""
 
     _fields_ = (
-        fields(ctypes.c_int64, "schema flag number threshold offset")
+        fields(ctypes.c_int64, "schema flag number threshold offset steps")
         + fields(ctypes.c_double, "real")
         + fields(ctypes.c_int64, "inputs outputs")
         + fields(Sides, "sides kernel stride zeros window")
@@ -47,12 +48,14 @@ class Place:
     width: features, or channels of images.
     sides: height and width of images.
     images: whether it reads images.
+    steps: of sequences, each of `width` features; else 1.
     drawing: how many layers before it draw random numbers.
     """
 
     width: int
     sides: tuple[int, ...] = (1, 1)
     images: bool = False
+    steps: int = 1
     drawing: int = 0
 
     @property
@@ -63,7 +66,7 @@ class Place:
     def spec(self, schema: int, outputs: int | None = None, **others: Any) -> LayerSpec:
         """The layer that reads it."""
         sizes = {"inputs": self.width, "outputs": outputs or self.width}
-        return LayerSpec(schema, sides=Sides(*self.sides), **sizes, **others)
+        return LayerSpec(schema, sides=Sides(*self.sides), steps=self.steps, **sizes, **others)
 
 
 Spec = tuple[list[LayerSpec], Place] | None
@@ -90,7 +93,8 @@ def dense(layer: Any, x: Place, pool: Pooled) -> Spec:
     if x.images:
         return None
     biased = layer.bias is not None
-    return [x.spec(DENSE, layer.out_features, flag=biased)], Place(layer.out_features)
+    written = Place(layer.out_features, steps=x.steps)
+    return [x.spec(DENSE, layer.out_features, flag=biased)], written
 
 
 def elementwise(schema: int) -> SpecMaker:
@@ -110,9 +114,29 @@ def group_norm(layer: Any, x: Place, pool: Pooled) -> Spec:
     return [x.spec(GROUP_NORM, flag=layer.affine, real=layer.eps)], x
 
 
+def layer_norm(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """Normalisation of features."""
+    if x.images or tuple(layer.normalized_shape) != (x.width,):
+        return None
+    return [x.spec(GROUP_NORM, flag=layer.weight is not None, real=layer.eps)], x
+
+
+def recurrence(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """An LSTM or a GRU."""
+    cell = layer.cell
+    schema = LSTM if isinstance(cell, nn.LSTM) else GRU
+    written = Place(cell.hidden_size, steps=x.steps)
+    return [x.spec(schema, cell.hidden_size, flag=cell.bias)], written
+
+
+def one_step(schema: int) -> SpecMaker:
+    """The maker of what reads a sequence and writes features."""
+    return lambda layer, x, pool: ([x.spec(schema)], Place(x.width))
+
+
 def dropout(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Dropout of features, or of whole channels of images."""
-    if x.images == (type(layer) is nn.Dropout):
+    if x.images == (type(layer) is nn.Dropout) or x.steps > 1:
         return None
     half = layer.p == 0.5
     scale = 1 / (1 - layer.p) if layer.p < 1 else 0.0
@@ -169,11 +193,12 @@ def pool(layer: Any, x: Place, pool: Pooled) -> Spec:
 
 def flatten(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Nothing: images and their features lie in memory alike."""
-    return ([], x.flat) if layer.end_dim in (-1, 3 if x.images else 1) else None
+    known = layer.end_dim in (-1, 3 if x.images else 1) and x.steps == 1
+    return ([], x.flat) if known else None
 
 
 def reshape(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Nothing, for features that become an image."""
-    if len(layer.shape) != 3:
+    if len(layer.shape) != 3 or x.steps > 1:
         return None
     return [], Place(layer.shape[0], tuple(layer.shape[1:]), images=True)

@@ -177,14 +177,14 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     ),
     nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.Identity: LayerSupport(),
-    nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE),
+    nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
     nn.Embedding: LayerSupport(_embedding, ("weight",)),
     Sum: LayerSupport(),
     Reshape: LayerSupport(compiled=compiled_specs.reshape),
-    LastStep: LayerSupport(),
-    MeanOfSteps: LayerSupport(),
+    LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
+    MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),
     AddedParameter: LayerSupport(_added, ("own",)),
-    Recurrence: LayerSupport(_recurrence, inner="cell"),
+    Recurrence: LayerSupport(_recurrence, inner="cell", compiled=compiled_specs.recurrence),
     SelfAttention: LayerSupport(_attention, inner="attention"),
 }
 """By the exact type of a layer: a subclass may compute something else."""

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
-from fedpriv.training.modes import seeded_dropout
+from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import (
     LocalProblem,
@@ -21,7 +21,7 @@ from fedpriv.training.trainers.base import (
     TrainingUsers,
     UserTrainer,
 )
-from fedpriv.training.untouched import appearance, may_remember
+from fedpriv.training.untouched import Snapshot, may_remember
 from fedpriv.training.vectors import ParameterLayout
 from fedpriv.util.streams import branch
 
@@ -32,10 +32,12 @@ class SequentialState(TrainerState):
 
     module: the network that computes its steps; its own if a network may remember what it has seen,
         such as running statistics.
+    leaves: its parameters.
     keys: (1,) uint64, the user's.
     """
 
     module: nn.Module
+    leaves: list[nn.Parameter]
     keys: np.ndarray
 
 
@@ -51,8 +53,12 @@ class Sequential(UserTrainer[SequentialState]):
         self.shared = shared_module(problem.model)
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        result = super().run(users, memory)
-        return result if self.shared.is_clean() else super().run(users, memory)
+        with kept_generators(self.problem.start.device):
+            result = super().run(users, memory)
+            return result if self.shared.is_clean() else super().run(users, memory)
+
+    def _filled(self, users: TrainingUsers) -> TrainingUsers:
+        return users
 
     def init(self, keys: np.ndarray) -> SequentialState:
         assert len(keys) == 1
@@ -63,15 +69,16 @@ class Sequential(UserTrainer[SequentialState]):
         module = self.shared.module
         if module is None:
             module = copy.deepcopy(self.problem.model).train()
-        return SequentialState(parameters, slots, module, keys)
+        return SequentialState(parameters, slots, module, list(module.parameters()), keys)
 
     def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
         seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
-        leaves = list(state.module.parameters())
+        leaves = state.leaves
         for leaf, own in zip(leaves, state.parameters):
             leaf.data = own[0]
-        with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():
+        seed_generators(batch.x.device, seed >> 1)
+        with torch.enable_grad():
             loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
             gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
         with torch.no_grad():
@@ -83,13 +90,13 @@ class _SharedModule:
 
     def __init__(self, model: nn.Module) -> None:
         self.module = None if may_remember(model) else copy.deepcopy(model).train()
-        self.before = None if self.module is None else appearance(self.module)
+        self.before = None if self.module is None else Snapshot(self.module)
 
     def is_clean(self) -> bool:
         """Whether the last user left the module as it was. If not, it is shared no longer."""
-        if self.module is None or appearance(self.module) == self.before:
+        if self.before is None or self.before.holds():
             return True
-        self.module = None
+        self.module = self.before = None
         return False
 
 

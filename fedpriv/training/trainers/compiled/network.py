@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,6 +20,7 @@ from fedpriv.training.layers.compiled_specs import (
     NORM_OF_RELU,
     RECALL,
     RELU,
+    SEQUENCE,
     LayerSpec,
     Place,
     Pooled,
@@ -74,6 +74,7 @@ class _Writer:
     """
 
     def __init__(self, chain: LayerChain, shape: tuple[int, ...]) -> None:
+        self.specs: list[LayerSpec] = []
         self.layers: list[ChainLayer] = []
         self.reads: list[list[int]] = []
         same = [-1]  # which kept layer computes the value of each layer
@@ -86,18 +87,22 @@ class _Writer:
                 self.layers.append(layer)
                 self.reads.append(read)
         self.ending = same[-1]
-        self.specs: list[LayerSpec] = []
-        images = len(shape) == 3
-        flat = Place(math.prod(shape))
-        self.places = [Place(shape[0], shape[1:], images=True) if images else flat]
-        self.flat = len(shape) != 1 and not images
+        match shape:
+            case (channels, height, width):
+                records = Place(channels, (height, width), images=True)
+            case (steps, features) if steps > 1:
+                records = Place(features, steps=steps)
+                self.specs.append(records.spec(SEQUENCE))
+            case (features,):
+                records = Place(features)
+            case _:
+                raise UnmappedError("its records are neither features nor sequences nor images")
+        self.places = [records]
         self.drawing = 0
         self.slots: dict[int, int] = {}
 
     def write(self) -> CompiledNetwork:
         """Raises UnmappedError for a layer that is not compiled."""
-        if self.flat:
-            raise UnmappedError("its records are neither features nor images")
         self._keep(-1)
         pooled: set[int] = set()  # layers that the convolution before computes
         for i, (layer, read) in enumerate(zip(self.layers, self.reads)):
@@ -116,14 +121,14 @@ class _Writer:
         if self.ending != len(self.layers) - 1:
             self._spec(RECALL, self.ending)
         width = self.places[self.ending + 1]
-        if width.images:
-            raise UnmappedError("its outputs are images")
+        if width.images or width.steps > 1:
+            raise UnmappedError("its outputs are no features")
         return CompiledNetwork((LayerSpec * len(self.specs))(*self.specs), width.width)
 
     def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
         make = layer.support.compiled
         spec = make(layer.module, replace(x, drawing=self.drawing), pool) if make else None
-        if spec is None or (isinstance(layer.module, nn.Linear) and len(layer.read) != 2):
+        if spec is None:
             kind = type(layer.module).__name__
             raise UnmappedError(f"layer {layer.name} ({kind}) is not compiled")
         computed, written = spec

@@ -11,22 +11,25 @@
 #include "images.h"
 #include "losses.h"
 #include "pooling.h"
+#include "recurrent.h"
+#include "sequences.h"
 #include "values.h"
 
 extern "C" {
 
 enum LayerSchema : int64_t {
   DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION,
-  TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT
+  TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT,
+  SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU
 };
 enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
 // GroupNorm affine, a Dropout of probability 1/2, a Pool one of means. number: a Dropout's ordinal, or that of the slot
-// that is kept or read. threshold: a Dropout's. offset: of the parameters in torch's order. real: a Dropout's scale, a
-// GroupNorm's epsilon.
+// that is kept or read. threshold: a Dropout's. offset: of the parameters in torch's order. steps: of sequences, else 1. real:
+// a Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
-  int64_t schema, flag, number, threshold, offset;
+  int64_t schema, flag, number, threshold, offset, steps;
   double real;
   Geometry of;
 };
@@ -99,10 +102,27 @@ class Trainer {
 
  private:
   static bool has_parameters(int64_t schema) {
-    return schema == DENSE || schema == GROUP_NORM || schema == NORM_OF_RELU || schema == CONVOLUTION;
+    return schema == DENSE || schema == GROUP_NORM || schema == NORM_OF_RELU || schema == CONVOLUTION ||
+           schema == LSTM || schema == GRU;
   }
 
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
+    const int64_t n = s.of.inputs, steps = s.steps;
+    switch (s.schema) {
+      case SEQUENCE: return std::make_unique<Sequence>(c, n, steps);
+      case LAST_STEP: return std::make_unique<OneStep>(c, n, steps, false);
+      case MEAN_OF_STEPS: return std::make_unique<OneStep>(c, n, steps, true);
+      case LSTM: return std::make_unique<Lstm>(c, n, s.of.outputs, steps, s.flag, lowest);
+      case GRU: return std::make_unique<Gru>(c, n, s.of.outputs, steps, s.flag, lowest);
+    }
+    if (steps == 1) return of_rows(s, lowest);
+    c.rows *= steps, c.gradients.steps = steps;
+    auto layer = of_rows(s, lowest);
+    c.rows /= steps, c.gradients.steps = 1;
+    return std::make_unique<EveryStep>(std::move(layer), steps);
+  }
+
+  std::unique_ptr<Layer> of_rows(const LayerSpec& s, bool lowest) {
     const int64_t n = s.of.inputs, pixels = s.of.sides.pixels();
     switch (s.schema) {
       case DENSE: return std::make_unique<Dense>(c, n, s.of.outputs, s.flag, lowest);

@@ -36,7 +36,7 @@ class Keep final : public Layer {
 // Reads a slot, whatever came before it, which gets no gradient from here.
 class Recall final : public Layer {
  public:
-  Recall(Context& c, Slot& slot) : c(c), slot(slot), y(c.memory.take<float>(c.rows * slot.n + LANES)) {}
+  Recall(Context& c, Slot& slot) : c(c), slot(slot), records(c.rows / c.gradients.steps), y(c.memory.take<float>(c.rows * slot.n + LANES)) {}
 
   float* forward(float*, int64_t rows) override {
     std::copy_n(slot.value, rows * slot.n, y);
@@ -45,13 +45,14 @@ class Recall final : public Layer {
 
   float* backward(float* g, int64_t rows) override {
     for (int64_t i = 0; i < rows * slot.n; i += LANES) store(slot.gradient + i, load(slot.gradient + i) + load(g + i));
-    std::fill_n(g, c.rows * c.gradients.width, 0.0f);
+    std::fill_n(g, records * c.gradients.width, 0.0f);
     return g;
   }
 
  private:
   Context& c;
   Slot& slot;
+  const int64_t records;  // at once, at most
   float* y;
 };
 
