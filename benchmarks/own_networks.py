@@ -32,6 +32,7 @@ RECORDS = 16
 IMAGE = (1, 28, 28)
 FEATURES = (30,)
 CLASSES = 10
+WORDS = 50
 MARGIN = 80.0
 
 
@@ -114,6 +115,23 @@ class OwnRecurrent(nn.Module):
         return y
 
 
+class OwnTransformer(nn.Module):
+    """Two layers of four heads on words with positions, and the mean over steps."""
+
+    def __init__(self, width: int, steps: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.places = nn.Parameter(torch.randn(1, steps, width))
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, 0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.last = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layers(self.words(x) + self.places)
+        y: Tensor = self.last(h.mean(1))
+        return y
+
+
 @dataclass(frozen=True)
 class Case:
     """A configuration.
@@ -123,6 +141,7 @@ class Case:
     shape: of a record.
     epochs: local epochs.
     margin: of the outputs: factor of the last layer's weights.
+    words: whether records are words.
     """
 
     name: str
@@ -130,6 +149,7 @@ class Case:
     shape: tuple[int, ...]
     epochs: int = 1
     margin: float = 1.0
+    words: bool = False
 
 
 def _listed_cnn() -> nn.Module:
@@ -160,6 +180,8 @@ CASES = [
     Case("MLP, margins of 80", OwnMlp, FEATURES, margin=MARGIN),
     Case("LSTM, 32 units", lambda: OwnRecurrent(nn.LSTM, 8, 32, 1), (20, 8)),
     Case("LSTM, 2 x 64 units", lambda: OwnRecurrent(nn.LSTM, 8, 64, 2), (80, 8)),
+    Case("transformer, 32 wide", lambda: OwnTransformer(32, 20), (20,), words=True),
+    Case("transformer, 64 wide", lambda: OwnTransformer(64, 20), (20,), words=True),
     Case("GRU, 32 units", lambda: OwnRecurrent(nn.GRU, 8, 32, 1), (20, 8)),
 ]
 
@@ -190,7 +212,7 @@ def measure(place: int) -> dict[str, float | str]:
     model = case.build()
     with torch.no_grad():
         list(model.parameters())[-2].mul_(case.margin)
-    data = _records(case.shape)
+    data = _records(case)
     users = len(data.users)
     theta = flatten(model)
     recipe = Recipe(case.epochs, None, 0.05)
@@ -239,11 +261,14 @@ def plain_loop(model: nn.Module, data: SiloData, theta: Tensor, recipe: Recipe) 
     return found
 
 
-def _records(shape: tuple[int, ...]) -> SiloData:
+def _records(case: Case) -> SiloData:
     rng = np.random.default_rng(0)
-    users = USERS["features" if len(shape) == 1 else "images"]
+    few = case.words or len(case.shape) > 1
+    users = USERS["images" if few else "features"]
     n = users * RECORDS
-    x = torch.from_numpy(rng.standard_normal((n, *shape)).astype(np.float32))
+    x = torch.from_numpy(rng.standard_normal((n, *case.shape)).astype(np.float32))
+    if case.words:
+        x = torch.from_numpy(rng.integers(0, WORDS, (n, *case.shape)))
     y = torch.from_numpy(rng.integers(0, CLASSES, n))
     return SiloData(x, y, np.arange(users), np.arange(0, n + 1, RECORDS))
 

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from one_by_one import assert_same, one_by_one, silo, trained
+from one_by_one import assert_same, one_by_one, silo, token_silo, trained
 from own_networks import REMEMBERS, Spoiled, traceable, untraceable
 from torch import nn
 
@@ -91,6 +91,58 @@ def test_a_network_that_counts_its_calls_is_copied_for_every_user_and_stays_as_i
     for user in range(len(COUNTS)):
         alone = trained(model, theta, data, TASK, RECIPE, chosen=[user])
         assert torch.equal(alone[0], together[user])
+
+
+class OfWords(nn.Module):
+    """A transformer's layer, whose norms come first or last."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.words = nn.Embedding(11, 24)
+        self.places = nn.Parameter(torch.randn(1, 4, 24))
+        function = "gelu" if first else "relu"
+        self.layer = nn.TransformerEncoderLayer(
+            24, 3, 40, 0.0, function, batch_first=True, norm_first=first
+        )
+        self.last = nn.Linear(24, 3)
+
+    def forward(self, x):
+        return self.last(self.layer(self.words(x) + self.places).mean(1))
+
+
+class OfSequences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(10, 2, batch_first=True)
+        self.last = nn.Linear(10, 3)
+
+    def forward(self, x):
+        h, _ = self.attention(x, x, x, need_weights=False)
+        return self.last((x + h)[:, -1])
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("recipe", [Recipe(2, None, 0.1), Recipe(2, 4, 0.1, proximal=0.1)], ids=str)
+@pytest.mark.parametrize("kind", ["norms first", "norms last", "no words"])
+def test_attention_is_compiled(kind, recipe):
+    torch.manual_seed(2)
+    if kind == "no words":
+        model, data = OfSequences(), silo([5, 70, 2], (7, 10), TASK)
+    else:
+        model, data = OfWords(kind == "norms first"), token_silo([5, 70, 2])
+    found = compiled_network(model, tuple(data.x.shape[1:]), data.x.dtype)
+    assert isinstance(found, CompiledNetwork), found.reason
+    theta = flatten(model)
+    own = one_by_one(copy.deepcopy(model), theta, data, TASK, recipe)
+    assert_same(trained(model, theta, data, TASK, recipe), own, theta)
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+def test_a_word_that_the_network_does_not_know_is_refused():
+    model, data = OfWords(first=True), token_silo([5, 2])
+    data.x[3, 1] = 11
+    with pytest.raises(IndexError, match="words from 0 to 11 for a network of 11"):
+        trained(model, flatten(model), data, TASK, RECIPE)
 
 
 def test_what_is_changed_later_is_seen():

@@ -16,7 +16,7 @@ from fedpriv.training.random_words import threshold
 
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT = range(6, 16)
-SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU = range(16, 21)
+SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION = range(16, 24)
 
 
 def fields(schema: type[Any], names: str) -> list[tuple[str, type[Any]]]:
@@ -127,6 +127,38 @@ def recurrence(layer: Any, x: Place, pool: Pooled) -> Spec:
     schema = LSTM if isinstance(cell, nn.LSTM) else GRU
     written = Place(cell.hidden_size, steps=x.steps)
     return [x.spec(schema, cell.hidden_size, flag=cell.bias)], written
+
+
+def embedding(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """The vectors of words; each record is one sequence."""
+    if x.images or x.steps > 1:
+        return None
+    spec = LayerSpec(
+        EMBEDDING,
+        number=layer.num_embeddings,
+        steps=x.width,
+        inputs=x.width,
+        outputs=layer.embedding_dim,
+        sides=Sides(1, 1),
+    )
+    return [spec], Place(layer.embedding_dim, steps=x.width)
+
+
+def positions(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """A parameter that is added to every sequence."""
+    return ([x.spec(POSITIONS)], x) if x.steps > 1 else None
+
+
+def attention(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """The products that give queries, keys and values, what the heads make of them, and a linear
+    layer."""
+    own = layer.attention
+    n = own.embed_dim
+    all_three = Place(3 * n, steps=x.steps)
+    first = x.spec(DENSE, 3 * n, flag=True)
+    heads = all_three.spec(ATTENTION, n, number=own.num_heads)
+    last = x.spec(DENSE, n, flag=True, offset=3 * n * (n + 1))
+    return [first, heads, last], x
 
 
 def one_step(schema: int) -> SpecMaker:

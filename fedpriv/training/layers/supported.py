@@ -178,14 +178,14 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.Identity: LayerSupport(),
     nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
-    nn.Embedding: LayerSupport(_embedding, ("weight",)),
+    nn.Embedding: LayerSupport(_embedding, ("weight",), compiled=compiled_specs.embedding),
     Sum: LayerSupport(),
     Reshape: LayerSupport(compiled=compiled_specs.reshape),
     LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
     MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),
-    AddedParameter: LayerSupport(_added, ("own",)),
+    AddedParameter: LayerSupport(_added, ("own",), compiled=compiled_specs.positions),
     Recurrence: LayerSupport(_recurrence, inner="cell", compiled=compiled_specs.recurrence),
-    SelfAttention: LayerSupport(_attention, inner="attention"),
+    SelfAttention: LayerSupport(_attention, inner="attention", compiled=compiled_specs.attention),
 }
 """By the exact type of a layer: a subclass may compute something else."""
 

@@ -15,6 +15,7 @@ from fedpriv.training.layers.buffers import epochs_a_word, own_words, shared_wor
 from fedpriv.training.layers.chain import ChainLayer, LayerChain
 from fedpriv.training.layers.compiled_specs import (
     ADD_SLOT,
+    EMBEDDING,
     GROUP_NORM,
     KEEP,
     NORM_OF_RELU,
@@ -38,10 +39,12 @@ class CompiledNetwork:
 
     layers: in the order of their calls.
     outputs: of the last one.
+    words: how many words the records may have; 0: they have numbers.
     """
 
     layers: ctypes.Array[LayerSpec]
     outputs: int
+    words: int = 0
 
 
 @cached_by_model
@@ -49,9 +52,9 @@ def compiled_network(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> CompiledNetwork | Unmapped:
     """The layers of a network on records of `shape` and `dtype`, or why they are not compiled."""
-    if dtype != torch.float32:
-        return Unmapped("its records are not of float32")
-    chain = mapped(model, shape)
+    if dtype not in (torch.float32, torch.int64):
+        return Unmapped("its records are neither of float32 nor words")
+    chain = mapped(model, shape, dtype)
     if isinstance(chain, Unmapped):
         return chain
     try:
@@ -123,7 +126,9 @@ class _Writer:
         width = self.places[self.ending + 1]
         if width.images or width.steps > 1:
             raise UnmappedError("its outputs are no features")
-        return CompiledNetwork((LayerSpec * len(self.specs))(*self.specs), width.width)
+        words = [own.number for own in self.specs if own.schema == EMBEDDING]
+        specs = (LayerSpec * len(self.specs))(*self.specs)
+        return CompiledNetwork(specs, width.width, min(words, default=0))
 
     def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
         make = layer.support.compiled
@@ -137,7 +142,7 @@ class _Writer:
             self.specs.pop()  # the norm includes it
             computed[0].schema = NORM_OF_RELU
         for own in computed:
-            own.offset = layer.offset
+            own.offset += layer.offset
         self.specs += computed
         self.drawing += layer.draws
         self.places.append(replace(written, drawing=0))

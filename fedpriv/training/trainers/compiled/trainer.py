@@ -113,6 +113,7 @@ class Compiled(BlockTrainer):
         self.loaded = loaded
         self.layers = network.layers
         self.outputs = network.outputs
+        self.words = network.words
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -143,12 +144,15 @@ class Compiled(BlockTrainer):
         return torch.from_numpy(deltas), {}
 
     def _prepare(self, users: TrainingUsers) -> Prepared:
-        """Raises IndexError for a class that the network does not have: C++ would write beside the
-        outputs."""
+        """Raises IndexError for a class or a word that the network does not have: C++ would write
+        or read beside its arrays."""
         data = users.data
         recipe = self.problem.recipe
         most = int(users.counts[0])
         x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
+        if self.words and len(x) and not 0 <= int(x.min()) <= int(x.max()) < self.words:
+            raise IndexError(f"words from {x.min()} to {x.max()} for a network of {self.words}")
+        x = x.astype(np.float32, copy=False)
         y = y.astype(self.labels, copy=False)
         classes = self.loss == CROSS_ENTROPY and len(y)
         if classes and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:

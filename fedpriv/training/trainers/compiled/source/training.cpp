@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "activations.h"
+#include "attention.h"
 #include "dense.h"
 #include "denormals.h"
 #include "dropout.h"
@@ -20,13 +21,13 @@ extern "C" {
 enum LayerSchema : int64_t {
   DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION,
   TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT,
-  SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU
+  SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION
 };
 enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
-// GroupNorm affine, a Dropout of probability 1/2, a Pool one of means. number: a Dropout's ordinal, or that of the slot
-// that is kept or read. threshold: a Dropout's. offset: of the parameters in torch's order. steps: of sequences, else 1. real:
+// GroupNorm affine, a Dropout of probability 1/2, a Pool one of means. number: a Dropout's ordinal, that of the slot
+// that is kept or read, how many words an Embedding knows, or an Attention's heads. threshold: a Dropout's. offset: of the parameters in torch's order. steps: of sequences, else 1. real:
 // a Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
   int64_t schema, flag, number, threshold, offset, steps;
@@ -103,7 +104,7 @@ class Trainer {
  private:
   static bool has_parameters(int64_t schema) {
     return schema == DENSE || schema == GROUP_NORM || schema == NORM_OF_RELU || schema == CONVOLUTION ||
-           schema == LSTM || schema == GRU;
+           schema == LSTM || schema == GRU || schema == EMBEDDING || schema == POSITIONS;
   }
 
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
@@ -113,6 +114,9 @@ class Trainer {
       case LAST_STEP: return std::make_unique<OneStep>(c, n, steps, false);
       case MEAN_OF_STEPS: return std::make_unique<OneStep>(c, n, steps, true);
       case LSTM: return std::make_unique<Lstm>(c, n, s.of.outputs, steps, s.flag, lowest);
+      case EMBEDDING: return std::make_unique<Embedding>(c, s.number, s.of.outputs, steps);
+      case POSITIONS: return std::make_unique<Positions>(c, n, steps);
+      case ATTENTION: return std::make_unique<Attention>(c, s.of.outputs, s.number, steps);
       case GRU: return std::make_unique<Gru>(c, n, s.of.outputs, steps, s.flag, lowest);
     }
     if (steps == 1) return of_rows(s, lowest);
