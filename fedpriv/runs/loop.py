@@ -82,6 +82,7 @@ def train(
         stack.enter_context(logged(path))
         prepared.roster.write(path / ROSTER)
         LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
+        LOGGER.info("local training of users: %s", prepared.trainer)
         pinned = experiment.engine.roster
         keys = "new keys" if pinned is None else f"their keys in {pinned}"
         LOGGER.info("all parties have %s: see %s for fingerprints", keys, ROSTER)

@@ -220,6 +220,7 @@ class RunRecords:
             labels=self.labels,
             repeated_rounds=self.repeated,
             device=prepared.device,
+            trainer=prepared.trainer,
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),
             users=_users(exp, prepared),

@@ -83,7 +83,7 @@ def prepare(
     known, identities = _identities(exp, roster)
     network, params = _initial_network(exp)
     model = network.module
-    _check_trainer(exp, model, params, device)
+    trainer = _trainer(exp, model, params, device)
     exp.algo.check_network(model, exp.data)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
@@ -120,6 +120,7 @@ def prepare(
         evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
         device=device,
         identity=identity,
+        trainer=trainer,
         silo_states=remembered,
         aborted=None if failed is None else (int(failed[0]), int(failed[1])),
         failures=0 if failed is None else int(failed[2]),
@@ -155,26 +156,33 @@ def _identities(
     return roster, {name: KeyFiles(name, folder, file) for name in names}
 
 
-def _check_trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> None:
-    """Raise ConfigError if the configured trainer cannot train the network on this machine."""
-    if exp.options.execution.trainer == "auto":
-        return
+def _trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> str:
+    """What trains users, and why: a line.
+
+    Raises ConfigError if the configured trainer cannot train the network on this machine. With
+    trainer=auto the line says why nothing can: a method may train no users.
+    """
     import torch
 
     from fedpriv.training.select import check_trainer
 
     dtype = torch.int64 if exp.data.text else torch.float32
     start = torch.from_numpy(params).to(device, torch.float32)
-    check_trainer(
-        exp.options.execution,
-        model.to(device),
-        start,
-        exp.data.shape,
-        exp.data.task,
-        exp.optimizer,
-        dtype,
-        isolated=exp.options.system and exp.algo.contributors.any_number,
-    )
+    try:
+        return check_trainer(
+            exp.options.execution,
+            model.to(device),
+            start,
+            exp.data.shape,
+            exp.data.task,
+            exp.optimizer,
+            dtype,
+            isolated=exp.options.system and exp.algo.contributors.any_number,
+        )
+    except ConfigError as error:
+        if exp.options.execution.trainer != "auto":
+            raise
+        return f"none: {error}"
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:

@@ -86,6 +86,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     evaluation: records and metrics of evaluations.
     device: device of training and evaluation.
     identity: digests of what it computes with.
+    trainer: what trains users, and why: a line.
     setup: lines of traffic.csv for the set-up.
     silo_states: states of the silos after the last round, by name.
     ready: whether a set-up has ended since the last loss of a party or mismatch of keys.
@@ -109,6 +110,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     evaluation: Evaluation
     device: str
     identity: RunIdentity
+    trainer: str = ""
     setup: list[dict[str, Any]] = field(default_factory=list)
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     ready: bool = False

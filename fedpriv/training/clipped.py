@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.layers.chain import LayerChain, layer_chain
+from fedpriv.training.layers.chain import LayerChain
+from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
@@ -246,6 +247,6 @@ def clipped_gradients(
     """
     refuse_shared_state(model)
     chain = layer_chain(model, shape) if group is None else None
-    if chain is None or chain.in_place:
+    if chain is None or chain.in_place or not chain.has_passes:
         return _Formed(model, task, clip, group)
     return _Chained(model, task, clip, chain)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.layers.chain import LayerChain, layer_chain
+from fedpriv.training.layers.chain import LayerChain
+from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.modes import in_mode
 from fedpriv.training.vectors import call, flatten, unflatten
 from fedpriv.util.work import Work, run_work
@@ -87,7 +88,9 @@ class _Evaluated(Work[Scores]):
     def batch_key(self) -> Hashable:
         chain = self._chain
         records = self.records
-        if chain is None or not chain.stackable or len(records.x) > self.evaluator.batch:
+        if chain is None or chain.traced or not chain.stackable:
+            return None
+        if len(records.x) > self.evaluator.batch:
             return None
         same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
         return chain.batch_key, self.evaluator.task, self.theta.dtype, *same

@@ -23,15 +23,27 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
 
 
 @contextmanager
-def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`. Afterwards its generator has the
-    state from before."""
+def kept_generators(device: torch.device) -> Iterator[None]:
+    """Context after which torch's generators of `device` have their state from before."""
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
-            torch.default_generator.manual_seed(seed)
-            torch.cuda.manual_seed(seed)
             yield
     else:
         with torch.random.fork_rng([]):
-            torch.default_generator.manual_seed(seed)
             yield
+
+
+def seed_generators(device: torch.device, seed: int) -> None:
+    """Have `device` draw from `seed` from now on."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
+    """Context in which `device` draws dropout from `seed`. Afterwards its generator has the
+    state from before."""
+    with kept_generators(device):
+        seed_generators(device, seed)
+        yield

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from fedpriv.errors import require
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
-from fedpriv.training.layers.supported import SUPPORTED, untouched
+from fedpriv.training.layers.supported import SUPPORTED
 from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
+from fedpriv.training.untouched import untouched
 
 
 class RecordDropout:

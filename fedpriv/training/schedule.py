@@ -1,15 +1,17 @@
 """Which users train together, and which records each batch step takes.
 
-Users are sorted by their number of records, most first, and cut into blocks. So in batch step j of
-an epoch the users that still have records are a prefix of the block. Their batches are padded to
-the length of the first user's.
+A user's bits must not depend on who else trains. Kernels round differently for stacks of another
+shape, and for a number at another distance from the end of a vector. So a stack has only users with
+equal batches, its number of users is fixed by their batches, and users that are missing are
+replaced by copies that nobody reads. What remains is a user's place in its stack. It changes no bit
+as long as every kernel fills whole vectors with the numbers of `STACK` users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -21,7 +23,7 @@ from fedpriv.util.streams import branch
 
 @dataclass(frozen=True)
 class Batch:
-    """The records of one step of the first a users, with b rows each.
+    """The records of one step of a users, with b rows each.
 
     x: (a, b, ...).
     y: (a, b, ...).
@@ -47,105 +49,108 @@ class BatchStep:
     place: int
 
 
+STACK = 32
+"""Users of a stack: their numbers fill vectors of any processor, however few each has."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a block.
+    """What bounds a stack.
 
-    step_cost: the fixed cost of one step, in units of one row's time.
     user_bytes: memory of a user.
     row_bytes: memory of a row, which may be padding.
-    budget: bytes of a block; a block of one user may exceed it.
+    budget: bytes of a stack; a stack of one user may exceed it.
     """
 
-    step_cost: float
     user_bytes: int
     row_bytes: int
     budget: int
 
-    def users(self, width: int) -> int:
-        """How many users with batches of `width` rows fit."""
-        return max(1, self.budget // (self.user_bytes + width * self.row_bytes))
+    def stack(self, rows: int) -> int:
+        """How many users with batches of `rows` rows a stack has: `STACK` or one."""
+        return STACK if STACK * (self.user_bytes + rows * self.row_bytes) <= self.budget else 1
 
 
-def cut(counts: np.ndarray, size: int, limits: Limits) -> list[tuple[int, int]]:
-    """Blocks (first, past the last) of users with `counts` (n,) records, descending, and batches of
-    `size`.
+def padded(rows: np.ndarray) -> np.ndarray:
+    """How many rows batches of `rows` (n,) records take in a stack: up to a fifth more, so that
+    users with about as many records share one."""
+    exact = np.frexp(np.maximum(rows - 1, 0))[1] - 3  # steps double with every power of two
+    step = 2 ** np.maximum(exact, 0)
+    found: np.ndarray = -(-rows // step) * step
+    return found
 
-    Dynamic programming over the distinct counts minimises the total cost of steps (each costs
-    `step_cost`) and rows with padding. Results are cached, since a silo's users are mostly the same
-    in every round.
+
+def last_rows(counts: np.ndarray, size: int) -> np.ndarray:
+    """How many records the last batches of users with `counts` (n,) records have."""
+    found: np.ndarray = (counts - 1) % size + 1
+    return found
+
+
+def equal_batches(
+    counts: np.ndarray, size: int, pad: bool, stack: Callable[[int], int]
+) -> list[tuple[int, int]]:
+    """Stacks (first, past the last) of users with equal batches.
+
+    counts: numbers of their records (n,), descending.
+    size: of batches.
+    pad: whether last batches are `padded`.
+    stack: how many users with batches of so many rows a stack has, at most.
     """
-    return list(_cut(counts.tobytes(), size, limits))
-
-
-@lru_cache(maxsize=1024)
-def _cut(counted: bytes, size: int, limits: Limits) -> tuple[tuple[int, int], ...]:
-    counts = np.frombuffer(counted, dtype=np.int64)
-    distinct, first = np.unique(-counts, return_index=True)
-    n = -distinct
-    users = np.diff([*first, len(counts)])
-    steps = -(-n // size)
-    best = np.full(len(n) + 1, np.inf)
-    choice = np.zeros(len(n) + 1, dtype=np.int64)
-    best[0] = 0
-    for i in range(len(n)):
-        # One block from i on: users with as many batches as the first pad their last one to its
-        # length.
-        rows = np.cumsum(users[i:] * np.where(steps[i:] == steps[i], n[i], steps[i:] * size))
-        blocks_needed = -(-np.cumsum(users[i:]) // limits.users(min(size, int(n[i]))))
-        total = best[i] + rows + blocks_needed * steps[i] * limits.step_cost
-        better = total < best[i + 1 :]
-        best[i + 1 :][better], choice[i + 1 :][better] = total[better], i
-    blocks: list[tuple[int, int]] = []
-    end = len(n)
-    while end:
-        i = int(choice[end])
-        start = int(first[i])
-        stop = int(first[i] + users[i:end].sum())
-        pieces = -(-(stop - start) // limits.users(min(size, int(n[i]))))
-        edges = np.linspace(start, stop, pieces + 1).astype(int)
-        blocks += reversed(list(zip(edges[:-1].tolist(), edges[1:].tolist())))
-        end = i
-    return tuple(blocks[::-1])
+    last = last_rows(counts, size)
+    shapes = np.stack([-(-counts // size), padded(last) if pad else last])
+    edges = np.flatnonzero(np.any(shapes[:, 1:] != shapes[:, :-1], axis=0)) + 1
+    found = []
+    for first, stop in pairwise([0, *edges.tolist(), len(counts)]):
+        whole, rows = shapes[:, first].tolist()
+        users = stack(rows if whole == 1 else max(size, rows))
+        found += [(i, min(i + users, stop)) for i in range(first, stop, users)]
+    return found
 
 
 def batches(
-    data: SiloData, positions: np.ndarray, size: int, *, epochs: int, keys: np.ndarray | None
+    data: SiloData,
+    positions: np.ndarray,
+    size: int,
+    *,
+    epochs: int,
+    keys: np.ndarray | None,
+    pad: bool = False,
 ) -> Iterator[BatchStep]:
-    """The batch steps of the users at `positions` (k,), sorted by records, descending.
+    """The batch steps of the users at `positions` (k,), who have equal batches.
 
     size: rows of a batch.
     keys: (k,) uint64, one a user, from which the order of its records is drawn. In every epoch each
         record has a random number by its rank among the user's records, and they are taken in the
         order of these numbers. A user whose records fit in one batch keeps their order. If that
         holds for all users, no keys are needed and every step has the same Batch object.
+    pad: whether last batches are `padded`.
     """
     counts = data.counts[positions]
     starts = data.starts[positions]
-    if counts[0] <= size:
-        rows = starts[:, None] + np.minimum(np.arange(counts[0]), counts[:, None] - 1)
-        batch = _take(data, rows, _weights(data, counts, int(counts[0])))
+    last = last_rows(counts, size)
+    width = int((padded(last) if pad else last)[0])
+    offsets = range(0, int(counts.max()), size)
+    # Where the numbers of records differ, the last batch is padded with the last record drawn.
+    local = np.arange(offsets[-1] + width)
+    rows = starts[:, None] + np.minimum(local, counts[:, None] - 1)
+    rest = _weights(data, last, width)
+    if len(offsets) == 1:
+        batch = _take(data, rows, rest)
         for epoch in range(epochs):
             yield BatchStep(batch, epoch, 0)
         return
     assert keys is not None
-    local = np.arange(counts[0])
-    rows = starts[:, None] + np.minimum(local, counts[:, None] - 1)
-    offsets = range(0, int(counts[0]), size)
-    active = [int((counts > offset).sum()) for offset in offsets]
-    weights = [
-        _weights(data, np.minimum(size, counts[:a] - offset), min(size, int(counts[0]) - offset))
-        for a, offset in zip(active, offsets)
-    ]
-    mixed = active[1]  # users with several batches come first
-    padding = local >= counts[:mixed, None]
+    full = _weights(data, np.full(len(counts), size), size)
+    padding = local >= counts[:, None]
     for epoch in range(epochs):
-        numbers = branch(branch(keys[:mixed], epoch)[:, None], local)
+        numbers = branch(branch(keys, epoch)[:, None], local)
         numbers[padding] = np.iinfo(np.uint64).max
         order = numbers.argsort(axis=1, kind="stable")
-        shuffled = np.concatenate([np.take_along_axis(rows[:mixed], order, axis=1), rows[mixed:]])
-        for place, (a, offset, weight) in enumerate(zip(active, offsets, weights)):
-            yield BatchStep(_take(data, shuffled[:a, offset : offset + size], weight), epoch, place)
+        shuffled = np.take_along_axis(rows, order, axis=1)
+        for place, offset in enumerate(offsets):
+            final = place == len(offsets) - 1
+            own = shuffled[:, offset:] if final else shuffled[:, offset : offset + size]
+            yield BatchStep(_take(data, own, rest if final else full), epoch, place)
 
 
 def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:

@@ -1,5 +1,6 @@
-"""Which trainer each user gets. The rule depends on sizes alone, so that a repeated or resumed run
-chooses the same trainers.
+"""Which trainer each user gets. The rule depends on the network, the recipe and the number of the
+user's own records, never on who else trains. So a repeated or resumed run chooses the same
+trainers, and a user's bits stay the same if others come or go.
 
 Milliseconds a user and batch step, measured on one core; the batched and the vmapped trainer have
 64 users at once where they fit:
@@ -20,8 +21,8 @@ Of these the batched trainer is fastest wherever it supports the layers. The com
 a supported network and a C++ compiler. It takes a third to a seventh of the batched trainer's time
 on dense networks of up to 10 thousand parameters, half at 100 thousand, as much at 270 thousand and
 more beyond; two fifths on the MNIST CNN (`benchmarks.trainers`). Of the other two, the vmapped
-trainer is faster while the fixed cost of a step dominates: several users, small networks, few
-products a step. It cannot train networks that draw random numbers.
+trainer is faster while the fixed cost of a step dominates: small networks, few products a step. It
+cannot train networks that draw random numbers.
 """
 
 from __future__ import annotations
@@ -34,26 +35,27 @@ from fedpriv.errors import ConfigError, require
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.network_checks import check_parameters, torch_func_obstacle
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
-from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.trainer import compiled
 from fedpriv.training.trainers.sequential import Sequential
 from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 
-MIN_VMAPPED_USERS = 6
-"""With fewer users than this, vmap costs more than it saves."""
-PRODUCTS_LIMIT = 8_000_000
-"""Multiply-adds in a user's forward pass from which on the arithmetic outweighs the fixed cost of a
-step."""
+PRODUCTS_LIMIT = 2**17
+"""Multiply-adds of a user's batch from which on a whole stack takes longer than one user alone. A
+user may be the only one of a stack."""
 PARAMETERS_LIMIT = 250_000
 """Parameters from which on moving all users' gradients through memory costs more than it saves."""
 COMPILED_LIMIT = 250_000
 """Parameters from which on a user's network does not fit a core's cache, so that the products of
 libraries are faster."""
+
+RECORDS = 1, 64
+"""Records of a batch for which a run says its trainer: of the smallest user and an ordinary one."""
 
 Selection = list[tuple[BlockTrainer, np.ndarray]]
 
@@ -71,9 +73,8 @@ def isolated_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
     """The same, if no bit of a user's result may depend on other users, as a certificate for users
     takes for granted.
 
-    Users that share the kernels of one block change each other's last bits, and many steps amplify
-    that, by more than half the clip bound on digits in 200 epochs. Compiled and sequential training
-    compute each user alone.
+    Users of a stack share kernels. No bit of theirs has been seen to depend on who is in the stack,
+    but that is a property of the library. Compiled and sequential training compute each user alone.
 
     Raises ConfigError as `select_trainers` does, and for the batched trainer.
     """
@@ -82,8 +83,12 @@ def isolated_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
     require(trainer != "batched", "trainer", trainer, allowed)
     if trainer != "auto":
         return CHOICES[trainer](problem, rows)
-    fast = compiled(problem) if problem.cost.parameters < COMPILED_LIMIT else None
-    return _all_by(fast or Sequential(problem), rows)
+    fast, obstacle = _fast(problem)
+    return _all_by(
+        fast or Sequential(problem),
+        rows,
+        ("every layer is compiled" if fast else "users one by one, by autograd") + obstacle,
+    )
 
 
 def check_trainer(
@@ -96,50 +101,69 @@ def check_trainer(
     dtype: torch.dtype,
     *,
     isolated: bool = False,
-) -> None:
-    """Raise ConfigError where `select_trainers` would, for training from `start` (d,) on records of
-    `shape`."""
+) -> str:
+    """What trains users from `start` (d,) on records of `shape`, and why: a line.
+
+    Raises ConfigError where `select_trainers` would.
+    """
     check_parameters(model, (torch.float32,))
     cost = known_cost(model, shape, dtype)
     recipe = Recipe(1, None, 1.0, optimizer)
     problem = LocalProblem(
         model, cost, shape, task, recipe, start, dtype=dtype, execution=execution
     )
-    (isolated_trainers if isolated else select_trainers)(problem, np.ones(1, dtype=np.int64))
+    rows = np.array(RECORDS)
+    selection = (isolated_trainers if isolated else select_trainers)(problem, rows)
+    return "; ".join(f"{trainer.name}: {trainer.reason}" for trainer, _ in selection)
 
 
 def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
-    fast = compiled(problem) if problem.cost.parameters < COMPILED_LIMIT else None
+    fast, obstacle = _fast(problem)
     if fast is not None:
-        return _all_by(fast, rows)
+        return _all_by(fast, rows, "every layer is compiled")
     links = compile_layers(problem.model, problem.shape)
     if links is not None:
-        return _all_by(Batched(problem, links), rows)
-    light = (rows * problem.cost.products < PRODUCTS_LIMIT) & (
-        problem.cost.parameters < PARAMETERS_LIMIT
-    )
-    few = light.sum() < MIN_VMAPPED_USERS
-    obstacle = torch_func_obstacle(problem.model, problem.shape, problem.dtype)
-    if few or obstacle is not None or not can_be_vmapped(problem):
-        light[:] = False
+        return _all_by(Batched(problem, links), rows, "equal users side by side" + obstacle)
+    light = _light(problem, rows)
     selection: Selection = []
-    if light.any():
-        selection.append((Vmapped(problem), np.flatnonzero(light)))
-    if not light.all():
-        selection.append((Sequential(problem), np.flatnonzero(~light)))
+    for trainer, chosen, why in (
+        (Vmapped, light, "equal users of few records side by side"),
+        (Sequential, ~light, "users one by one, by autograd"),
+    ):
+        if chosen.any():
+            made = trainer(problem)
+            made.reason = why + obstacle
+            selection.append((made, np.flatnonzero(chosen)))
     return selection
+
+
+def _fast(problem: LocalProblem) -> tuple[BlockTrainer | None, str]:
+    """The compiled trainer, or why there is none, as the end of a line."""
+    if problem.cost.parameters >= COMPILED_LIMIT:
+        return None, f"; not compiled: {COMPILED_LIMIT} parameters or more do not fit a cache"
+    found = compiled(problem)
+    if isinstance(found, Unmapped):
+        return None, f"; not compiled: {found.reason}"
+    return found, ""
+
+
+def _light(problem: LocalProblem, rows: np.ndarray) -> np.ndarray:
+    """Which users (k,) bool train faster in a stack, whoever else is there."""
+    light = rows * problem.cost.products < PRODUCTS_LIMIT
+    small = problem.cost.parameters < PARAMETERS_LIMIT
+    if not small or torch_func_obstacle(problem.model, problem.shape, problem.dtype) is not None:
+        return np.zeros_like(light)
+    for own in np.unique(rows[light]).tolist():
+        light &= (rows != own) | can_be_vmapped(problem, own)
+    return light
 
 
 def _compiled(problem: LocalProblem, rows: np.ndarray) -> Selection:
     trainer = compiled(problem)
-    if trainer is None:
-        reason = (
-            "needs a C++ compiler"
-            if library() is None
-            else "does not support this network, loss, optimiser or device"
-        )
-        raise ConfigError("trainer", "compiled", f"auto, batched or sequential here: it {reason}")
-    return _all_by(trainer, rows)
+    if isinstance(trainer, Unmapped):
+        allowed = f"auto, batched or sequential here: {trainer.reason}"
+        raise ConfigError("trainer", "compiled", allowed)
+    return _all_by(trainer, rows, ASKED)
 
 
 def _batched(problem: LocalProblem, rows: np.ndarray) -> Selection:
@@ -148,17 +172,19 @@ def _batched(problem: LocalProblem, rows: np.ndarray) -> Selection:
         raise ConfigError(
             "trainer",
             "batched",
-            "auto or sequential here: the network is no chain of supported layers",
+            "auto or sequential here: the network is no chain of layers that it supports",
         )
-    return _all_by(Batched(problem, links), rows)
+    return _all_by(Batched(problem, links), rows, ASKED)
 
 
 def _sequential(problem: LocalProblem, rows: np.ndarray) -> Selection:
-    return _all_by(Sequential(problem), rows)
+    return _all_by(Sequential(problem), rows, ASKED)
 
 
-def _all_by(trainer: BlockTrainer, rows: np.ndarray) -> Selection:
+def _all_by(trainer: BlockTrainer, rows: np.ndarray, reason: str) -> Selection:
+    trainer.reason = reason
     return [(trainer, np.arange(len(rows)))]
 
 
+ASKED = "asked for"
 CHOICES = {"auto": _by_size, "compiled": _compiled, "batched": _batched, "sequential": _sequential}

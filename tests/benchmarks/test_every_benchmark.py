@@ -13,6 +13,7 @@ from benchmarks import (
     batched_silos,
     clipped_gradients,
     local_training,
+    own_networks,
     private_weighting,
     secure_aggregation,
     shuffle_exchange,
@@ -33,6 +34,11 @@ TINY = {
         "CASES": [local_training.Case("creditcard", 10, 1, 5, 1)],
     },
     "noise_sampling": {**ONE_TURN, "SIZE": 1000},
+    "own_networks": {
+        **ONE_TURN,
+        "USERS": {"images": 1, "features": 2},
+        "CASES": own_networks.CASES[1:2],
+    },
     "private_weighting": {
         **ONE_TURN,
         "KEY_BITS": 512,

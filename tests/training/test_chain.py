@@ -11,7 +11,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import _Sum, clipped_gradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.evaluate import Evaluator, Labelled, _Evaluated
-from fedpriv.training.layers.chain import layer_chain
+from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.vectors import flatten
 
 NETWORKS = [

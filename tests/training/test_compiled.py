@@ -251,3 +251,14 @@ def test_plain_sgd_remembers_nothing():
     place = {"streams": STREAMS, "round": 3, "party": "silo-1", "execution": COMPILED}
     [block] = users.silo_training(training, model=model, data=data, task=task, **place).run()
     assert block.memory == {}
+
+
+def test_denormal_numbers_are_zero_inside_and_back_outside():
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    data, theta = silo([64, 9], (4,), Classification()), torch.zeros(len(flatten(model)))
+    tiny = torch.tensor(1e-40)
+    changes = trained(model, theta, data, Classification(), Recipe(2, None, 1e-39))
+    assert bool((changes == 0).all())  # they would be denormal
+    assert float(tiny * 1) == float(tiny) > 0
+    larger = trained(model, theta, data, Classification(), Recipe(2, None, 1e-30))
+    assert bool((larger != 0).any())

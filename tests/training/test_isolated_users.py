@@ -1,14 +1,17 @@
-"""With system randomness no bit of a user's result depends on other users."""
+"""No bit of a user's result depends on other users, with seeded and with system randomness."""
 
 import numpy as np
 import pytest
 import torch
 from one_by_one import PROBLEMS, ROUND, silo
+from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
+from fedpriv.models.tasks import Classification
 from fedpriv.training import select, users
 from fedpriv.training.description import Execution, Recipe, Training
+from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
 
@@ -59,7 +62,7 @@ def changes(model, data, task, recipe, **how):
 def test_the_others_keep_every_bit(name, recipe, compiler, monkeypatch):
     """One user after another is absent; full batches and many epochs amplify what rounding does."""
     if not compiler:
-        monkeypatch.setattr(select, "compiled", lambda problem: None)
+        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
     torch.manual_seed(1)
     build, shape, task = PROBLEMS[name]
     model = build()
@@ -69,6 +72,41 @@ def test_the_others_keep_every_bit(name, recipe, compiler, monkeypatch):
         rest = changes(model, without(data, absent), task, recipe)
         assert rest.keys() == whole.keys() - {int(data.users[absent])}
         assert all(np.array_equal(rest[user], whole[user]) for user in rest)
+
+
+class OwnWithSoftsign(nn.Module):
+    """Outside the table of layers, and small enough for a stack."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 7), nn.Linear(7, 3)
+
+    def forward(self, x):
+        return self.last(nn.functional.softsign(self.first(x)))
+
+
+NETWORKS = PROBLEMS | {"own": (OwnWithSoftsign, (6,), Classification())}
+
+
+@pytest.mark.parametrize("trainer", ["auto", "no compiler", "batched", "sequential"])
+@pytest.mark.parametrize("recipe", [Recipe(20, 8, 0.1), Recipe(20, None, 0.1)], ids=str)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_seeded_runs_keep_every_bit_too(name, recipe, trainer, monkeypatch):
+    if trainer == "no compiler":
+        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
+        trainer = "auto"
+    if (name, trainer) == ("own", "batched"):
+        pytest.skip("refused")
+    torch.manual_seed(1)
+    build, shape, task = NETWORKS[name]
+    model = build()
+    data = silo(COUNTS, shape, task)
+    own = {"trainer": trainer, "streams": Streams(3)}
+    whole = changes(model, data, task, recipe, **own)
+    for absent in (7, 1, 5):
+        rest = changes(model, without(data, absent), task, recipe, **own)
+        assert all(np.array_equal(rest[user], whole[user]) for user in rest)
+        assert len(rest) == len(whole) - 1
 
 
 def test_the_batched_trainer_is_refused():

@@ -8,12 +8,11 @@ import torch
 from one_by_one import STREAMS, TRAINERS, cnn, mlp, silo
 
 from fedpriv.models.tasks import Classification
+from fedpriv.training import schedule, users
 from fedpriv.training import silo_training as module
-from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.optimizers import Adam
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers import batched as stacked_module
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
@@ -127,9 +126,7 @@ def test_blocks_stay_within_memory(monkeypatch):
     monkeypatch.setattr(
         Batched, "run", lambda self, users, memory: seen.append(users) or run(self, users, memory)
     )
-    one = 4 * 3 * len(flatten(model))
-    monkeypatch.setattr(stacked_module, "memory_budget", lambda device: 3 * one)
-    monkeypatch.setattr(stacked_module, "WORTH_A_STACK", 1)
+    monkeypatch.setattr(schedule, "STACK", 3)
     assert_close(run_batch(works(model, shape, recipe)), want)
     assert len(seen) > 5
     assert max(len(own.positions) for own in seen) <= 3

@@ -15,7 +15,7 @@ from fedpriv.training import network_checks
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.evaluate import Evaluator, Labelled
-from fedpriv.training.layers.chain import layer_chain
+from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.vectors import flatten
 
@@ -128,7 +128,7 @@ BY_AUTOGRAD = {
     "subclass of Sequential": lambda m: TwiceSequential(*m),
     "subclass of Sequential inside": lambda m: plain(TwiceSequential(nn.ReLU())),
     "another mode in training": lambda m: plain(TwiceInTraining()),
-    "a mode of its own": lambda m: plain(AlwaysEvaluating(TwiceInTraining(), nn.Tanh())),
+    "a mode of its own": lambda m: plain(AlwaysEvaluating(nn.Dropout(0.5), nn.Tanh())),
     "buffer": lambda m: plain(Scaled()),
     "an unused parameter of Linear": lambda m: m[0].register_parameter(
         "more", nn.Parameter(torch.ones(2))

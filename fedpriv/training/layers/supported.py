@@ -19,6 +19,17 @@ from fedpriv.training.layers.batched import BatchedLayer
 from fedpriv.training.layers.compiled_specs import SpecMaker
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.own_gradients import ConvolutionPass, GroupNormPass, LinearPass, Pass
+from fedpriv.training.layers.parts import (
+    AddedParameter,
+    LastStep,
+    MeanOfSteps,
+    Recurrence,
+    Reshape,
+    SelfAttention,
+    Sum,
+)
+from fedpriv.training.layers.windows import pair
+from fedpriv.training.untouched import remember, untouched
 
 Accepts = Callable[[Any, torch.Size], bool]
 """Whether a layer, as it is set, and the shape (1, ...) that it reads are supported."""
@@ -30,13 +41,47 @@ def _always(layer: Any, read: torch.Size) -> bool:
 
 
 def _linear(layer: nn.Linear, read: torch.Size) -> bool:
-    return len(read) == 2 and layer.weight.shape == (layer.out_features, layer.in_features)
+    return len(read) in (2, 3) and layer.weight.shape == (layer.out_features, layer.in_features)
 
 
 def _convolution(layer: nn.Conv2d, read: torch.Size) -> bool:
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     sizes = (layer.out_channels, layer.in_channels, *layer.kernel_size)
     return plain and layer.groups == 1 and len(read) == 4 and layer.weight.shape == sizes
+
+
+def _average_pool(layer: nn.AvgPool2d, read: torch.Size) -> bool:
+    """Windows side by side that cover the image."""
+    kernel, stride = pair(layer.kernel_size), pair(layer.stride)
+    plain = pair(layer.padding) == (0, 0) and not layer.ceil_mode and not layer.divisor_override
+    return plain and kernel == stride and len(read) == 4
+
+
+def _layer_norm(layer: nn.LayerNorm, read: torch.Size) -> bool:
+    both = (layer.weight is None) == (layer.bias is None)
+    return len(layer.normalized_shape) == 1 and len(read) in (2, 3) and both
+
+
+def _embedding(layer: nn.Embedding, read: torch.Size) -> bool:
+    plain = layer.padding_idx is None and layer.max_norm is None
+    return plain and not layer.scale_grad_by_freq and not layer.sparse and len(read) == 2
+
+
+def _added(layer: AddedParameter, read: torch.Size) -> bool:
+    return len(read) == 3 and layer.own.numel() == read.numel()
+
+
+def _recurrence(layer: Recurrence, read: torch.Size) -> bool:
+    cell = layer.cell
+    single = cell.num_layers == 1 and not cell.bidirectional and not cell.proj_size
+    return single and cell.batch_first and len(read) == 3
+
+
+def _attention(layer: SelfAttention, read: torch.Size) -> bool:
+    own = layer.attention
+    plain = own.bias_k is None and own.bias_v is None and not own.add_zero_attn
+    same = own._qkv_same_embed_dim and own.in_proj_bias is not None
+    return plain and same and own.batch_first and not own.dropout and len(read) == 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +91,8 @@ class LayerSupport:
     accepts: whether they do for this layer's settings; such a layer treats every record alone.
     parameters: names of the layer's parameters.
     dropout: how many of the last dimensions share one coin; None for a layer that draws nothing.
+    elementwise: whether it computes each number by itself, without parameters.
+    inner: name of the layer of torch that it calls.
     gradients: per-record gradients.
     at_input: many users at once, as the first layer, on images (users, rows, channels, h, w).
     on_features: many users at once, on features (users, rows, features).
@@ -56,6 +103,8 @@ class LayerSupport:
     accepts: Accepts = _always
     parameters: tuple[str, ...] = ()
     dropout: int | None = None
+    elementwise: bool = False
+    inner: str | None = None
     gradients: Callable[..., Pass] | None = None
     at_input: Batched = None
     on_features: Batched = None
@@ -88,12 +137,14 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
         compiled=compiled_specs.group_norm,
     ),
     nn.ReLU: LayerSupport(
-        on_features=dense.BatchedReLU, on_images=dense.BatchedReLU, compiled=compiled_specs.relu
+        on_features=dense.BatchedReLU,
+        on_images=dense.BatchedReLU,
+        compiled=compiled_specs.elementwise(compiled_specs.RELU),
     ),
     nn.MaxPool2d: LayerSupport(
         lambda layer, read: not layer.return_indices,
         on_images=convolution.BatchedMaxPool2d,
-        compiled=compiled_specs.max_pool,
+        compiled=compiled_specs.pool,
     ),
     nn.Flatten: LayerSupport(
         lambda layer, read: layer.start_dim == 1,
@@ -114,27 +165,44 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.Dropout3d: LayerSupport(lambda layer, read: False, dropout=3),
     L2Projection: LayerSupport(on_features=dense.BatchedL2Projection),
     MaskedDropout: LayerSupport(),
-    nn.Tanh: LayerSupport(),
-    nn.Sigmoid: LayerSupport(),
-    nn.AvgPool2d: LayerSupport(),
+    nn.Tanh: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.TANH)
+    ),
+    nn.Sigmoid: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SIGMOID)
+    ),
+    nn.GELU: LayerSupport(elementwise=True, compiled=compiled_specs.gelu),
+    nn.SiLU: LayerSupport(
+        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SILU)
+    ),
+    nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.Identity: LayerSupport(),
+    nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
+    nn.Embedding: LayerSupport(_embedding, ("weight",), compiled=compiled_specs.embedding),
+    Sum: LayerSupport(),
+    Reshape: LayerSupport(compiled=compiled_specs.reshape),
+    LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
+    MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),
+    AddedParameter: LayerSupport(_added, ("own",), compiled=compiled_specs.positions),
+    Recurrence: LayerSupport(_recurrence, inner="cell", compiled=compiled_specs.recurrence),
+    SelfAttention: LayerSupport(_attention, inner="attention", compiled=compiled_specs.attention),
 }
 """By the exact type of a layer: a subclass may compute something else."""
 
-HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
-
-
-def untouched(module: nn.Module) -> bool:
-    """Whether a module computes what its type says: it has no hooks and no methods of its own."""
-    own = vars(module)
-    return not any(own[name] for name in HOOKS) and not any(map(callable, own.values()))
+_INNER = nn.GRU, nn.LSTM, nn.MultiheadAttention, nn.modules.linear.NonDynamicallyQuantizableLinear
+remember([*SUPPORTED, *_INNER])
 
 
 def support_of(layer: nn.Module, read: torch.Size) -> LayerSupport | None:
     """The row of a layer that reads (1, ...), or None if it is not supported."""
     support = SUPPORTED.get(type(layer))
-    if support is None or not untouched(layer) or any(layer.children()):
+    if support is None or not untouched(layer):
         return None
-    parameters = layer._parameters  # with those that are None
-    known = not parameters or tuple(parameters) == support.parameters
+    if support.inner is not None:
+        parts = getattr(layer, support.inner).modules()
+        known = all(map(untouched, parts))
+    else:
+        parameters = layer._parameters  # with those that are None
+        alone = not any(layer.children())
+        known = alone and (not parameters or tuple(parameters) == support.parameters)
     return support if known and support.accepts(layer, read) else None

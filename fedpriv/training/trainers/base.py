@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.schedule import BatchStep, Limits, batches, cut
+from fedpriv.training.schedule import STACK, BatchStep, Limits, batches, equal_batches
 from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
@@ -119,7 +119,14 @@ Result = tuple[Tensor, Mapping[str, Tensor]]
 
 
 class BlockTrainer(ABC):
-    """Trains users who all start from the same parameters."""
+    """Trains users who all start from the same parameters.
+
+    name: of the trainer.
+    reason: why it was chosen.
+    """
+
+    name: ClassVar[str]
+    reason = ""
 
     def joins(self, rows: int) -> bool:
         """Whether users of several silos, whose largest batches have `rows` rows, train faster
@@ -149,10 +156,11 @@ class UserTrainer(BlockTrainer, Generic[State]):
     """Trains the users of a block in lockstep: one batch step of all users at a time.
 
     A block's training changes its state and caches, nothing else. `limits` says how large a block
-    may be.
+    may be; `pads`, whether last batches may be padded.
     """
 
     limits: Limits
+    pads = False
 
     def __init__(self, problem: LocalProblem, layout: ParameterLayout) -> None:
         """layout: how the trainer orders parameters."""
@@ -163,15 +171,27 @@ class UserTrainer(BlockTrainer, Generic[State]):
         self.corrections = None if correction is None else layout.stacks(correction.unsqueeze(0))
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        return cut(counts, size, self.limits)
+        return equal_batches(counts, size, self.pads, self.limits.stack)
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         epochs = self.problem.recipe.epochs
-        steps = batches(users.data, users.positions, users.size, epochs=epochs, keys=users.orders)
-        work = int(users.counts.clip(max=users.size).sum()) * self.problem.cost.products
-        with _threads(work):
-            state = self.train(users.dropout, steps, memory)
-            return self.deltas(state), {} if memory is None else self.memory(state)
+        k = len(users.positions)
+        stack = self._filled(users)
+        steps = batches(
+            users.data, stack.positions, users.size, epochs=epochs, keys=stack.orders, pad=self.pads
+        )
+        work = int(users.counts[0].clip(max=users.size)) * self.problem.cost.products
+        with _threads(work if len(stack.positions) == 1 else 0):
+            state = self.train(stack.dropout, steps, memory)
+            slots = {} if memory is None else self.memory(state)
+            return self.deltas(state)[:k], {name: slot[:k] for name, slot in slots.items()}
+
+    def _filled(self, users: TrainingUsers) -> TrainingUsers:
+        """The users, and copies of the first one in the places of those that a stack lacks."""
+        rows = int(users.counts[0])
+        [(_, most)] = self.blocks(np.full(STACK, rows), users.size)[:1]
+        places = np.arange(most)
+        return users.part(np.where(places < len(users.positions), places, 0))
 
     def train(
         self,
@@ -197,7 +217,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     @abstractmethod
     def step(self, state: State, step: BatchStep) -> None:
-        """One step of the first len(step.batch.x) users."""
+        """One step of all users."""
 
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, a new tensor (users, d)."""
@@ -258,7 +278,7 @@ def _threads(work: int) -> Iterator[None]:
 
     A step runs some sixty kernels. When each takes microseconds, waking a second thread costs more
     than it saves. On a busy machine each kernel even waits for that thread: eight times slower
-    here.
+    here. A stack has one thread too: several would share its numbers by their place in it.
     """
     before = torch.get_num_threads()
     if work < WORTH_THREADS:

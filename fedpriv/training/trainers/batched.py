@@ -20,11 +20,6 @@ from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.trainers.compile_layers import Link, parameter_layout
 
-STEP_TIME = 3e4
-"""Nanoseconds that one layer's kernels take in a step whatever their size; measured on one core."""
-WORTH_A_STACK = 4
-"""Users in a block. With fewer users, one after another is as fast; measured on one core with 60
-rows of the MNIST CNN."""
 PIECES_FROM = 8
 """Batches that need more than this many budgets of memory are computed in pieces."""
 
@@ -106,6 +101,9 @@ class Batched(UserTrainer[StackedState]):
     links: how `compile_layers` computes the problem's model.
     """
 
+    name = "batched"
+    pads = True
+
     def __init__(self, problem: LocalProblem, links: Sequence[Link]) -> None:
         super().__init__(problem, parameter_layout(links))
         self.links = links
@@ -115,14 +113,13 @@ class Batched(UserTrainer[StackedState]):
         self.dropping = [i for i, link in enumerate(links) if link.layer.draws]
         self.loaded: tuple[Program, Batch] | None = None
         self.limits = Limits(
-            step_cost=STEP_TIME * (1 + cost.layers) / cost.row_time,
             user_bytes=4 * (3 + problem.extra_numbers) * cost.parameters,
             row_bytes=6 * cost.activations,
             budget=memory_budget(device),
         )
 
     def joins(self, rows: int) -> bool:
-        return self.limits.users(rows) >= WORTH_A_STACK
+        return self.limits.stack(rows) > 1
 
     @torch.inference_mode()
     def init(self, keys: np.ndarray) -> StackedState:

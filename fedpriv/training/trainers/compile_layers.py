@@ -11,7 +11,9 @@ from torch import nn
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.batched import BatchedLayer
-from fedpriv.training.layers.chain import ChainLayer, layer_chain
+from fedpriv.training.layers.chain import ChainLayer
+from fedpriv.training.layers.mapping import layer_chain
+from fedpriv.training.layers.windows import tiles
 from fedpriv.training.vectors import ParameterLayout
 
 
@@ -43,7 +45,7 @@ def compile_layers(model: nn.Module, shape: tuple[int, ...]) -> list[Link] | Non
     """The links that compute `model` on records of `shape`, or None if the batched trainer does not
     support the network."""
     chain = layer_chain(model, shape)
-    if chain is None:
+    if chain is None or not chain.straight:
         return None
     layers = [layer for layer in chain.layers if not layer.idle]
     links: list[Link] = []
@@ -51,6 +53,8 @@ def compile_layers(model: nn.Module, shape: tuple[int, ...]) -> list[Link] | Non
     pooled = True  # since the last convolution
     for i, layer in enumerate(layers):
         of = layer.support
+        if not on_images and len(layer.read) > 2:
+            return None
         batched = of.on_features if not on_images else of.on_images if links else of.at_input
         if batched is None or not _accepted(layer.module):
             return None
@@ -90,15 +94,7 @@ def _window(layers: Sequence[ChainLayer]) -> tuple[int, int]:
     for layer in layers:
         module = layer.module
         if isinstance(module, nn.MaxPool2d):
-            kernel = pair(module.kernel_size)
-            tiles = kernel == pair(module.stride) and pair(module.padding) == (0, 0)
-            plain = pair(module.dilation) == (1, 1) and not module.ceil_mode
-            return kernel if tiles and plain else (1, 1)
+            return tiles(module)
         if not isinstance(module, nn.ReLU | nn.Dropout | nn.Dropout2d):
             break
     return (1, 1)
-
-
-def pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    """Height and width of a window."""
-    return value if isinstance(value, tuple) else (value, value)

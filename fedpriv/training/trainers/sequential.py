@@ -4,16 +4,25 @@ and for those that no other trainer supports."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
-from fedpriv.training.modes import seeded_dropout
+from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.schedule import BatchStep, Limits
-from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer
-from fedpriv.training.vectors import ParameterLayout, load
+from fedpriv.training.trainers.base import (
+    LocalProblem,
+    Result,
+    TrainerState,
+    TrainingUsers,
+    UserTrainer,
+)
+from fedpriv.training.untouched import Snapshot, may_remember
+from fedpriv.training.vectors import ParameterLayout
 from fedpriv.util.streams import branch
 
 
@@ -21,8 +30,9 @@ from fedpriv.util.streams import branch
 class SequentialState(TrainerState):
     """The state of one user's training.
 
-    module: the user's network, with buffers (such as running statistics) of its own.
-    leaves: its parameters, which share their memory with the stacks.
+    module: the network that computes its steps; its own if a network may remember what it has seen,
+        such as running statistics.
+    leaves: its parameters.
     keys: (1,) uint64, the user's.
     """
 
@@ -32,27 +42,62 @@ class SequentialState(TrainerState):
 
 
 class Sequential(UserTrainer[SequentialState]):
-    """Trains blocks of a single user."""
+    """Trains blocks of a single user. All users share one module, into which each puts its
+    parameters, unless the module remembers what it has seen."""
 
-    limits = Limits(step_cost=0.0, user_bytes=1, row_bytes=0, budget=1)
+    name = "sequential"
+    limits = Limits(user_bytes=1, row_bytes=0, budget=1)
 
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem, ParameterLayout([p.shape for p in problem.model.parameters()]))
+        self.shared = shared_module(problem.model)
+
+    def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
+        with kept_generators(self.problem.start.device):
+            result = super().run(users, memory)
+            return result if self.shared.is_clean() else super().run(users, memory)
+
+    def _filled(self, users: TrainingUsers) -> TrainingUsers:
+        return users
 
     def init(self, keys: np.ndarray) -> SequentialState:
         assert len(keys) == 1
-        module = copy.deepcopy(self.problem.model).train()
-        load(module, self.problem.start)
-        leaves = list(module.parameters())
-        parameters = [leaf.detach().unsqueeze(0) for leaf in leaves]
+        pieces = torch.split(self.problem.start.clone(), self.layout.sizes)
+        shapes = zip(pieces, self.layout.shapes)
+        parameters = [piece.view(1, *shape) for piece, shape in shapes]
         slots = self.problem.recipe.optimizer.init(parameters)
-        return SequentialState(parameters, slots, module, leaves, keys)
+        module = self.shared.module
+        if module is None:
+            module = copy.deepcopy(self.problem.model).train()
+        return SequentialState(parameters, slots, module, list(module.parameters()), keys)
 
     def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
         seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
-        with seeded_dropout(batch.x.device, seed >> 1), torch.enable_grad():
+        leaves = state.leaves
+        for leaf, own in zip(leaves, state.parameters):
+            leaf.data = own[0]
+        seed_generators(batch.x.device, seed >> 1)
+        with torch.enable_grad():
             loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
-            gradients = torch.autograd.grad(loss, state.leaves, materialize_grads=True)
+            gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
         with torch.no_grad():
             self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
+
+
+class _SharedModule:
+    """The module that all users of a network share."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.module = None if may_remember(model) else copy.deepcopy(model).train()
+        self.before = None if self.module is None else Snapshot(self.module)
+
+    def is_clean(self) -> bool:
+        """Whether the last user left the module as it was. If not, it is shared no longer."""
+        if self.before is None or self.before.holds():
+            return True
+        self.module = self.before = None
+        return False
+
+
+shared_module = cached_by_model(_SharedModule)

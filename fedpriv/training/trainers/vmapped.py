@@ -3,19 +3,20 @@ draws no random numbers: vmap would draw them by a user's place in the block."""
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import in_mode
-from fedpriv.training.schedule import BatchStep, Limits
+from fedpriv.training.schedule import STACK, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.vectors import ParameterLayout, call, unflatten
+from fedpriv.training.untouched import appearance, has_hidden_attributes
+from fedpriv.training.vectors import ParameterLayout, call, flatten, unflatten
 
-STEP_TIME = 2e5
-"""Nanoseconds of one layer's kernels and transforms in a step, whatever their size; measured on one
-core."""
 COPIES = 5
 """How many copies of a row's activations autograd holds at its peak; measured."""
 
@@ -24,13 +25,14 @@ class Vmapped(UserTrainer[TrainerState]):
     """Trains the users of a block in lockstep: vmap transforms the gradient of one user into that
     of all. The only stack is that of the flat vectors."""
 
+    name = "vmapped"
+
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem, ParameterLayout([(problem.cost.parameters,)]))
         model = problem.model
         task = problem.task
         cost = problem.cost
         self.limits = Limits(
-            step_cost=STEP_TIME * cost.layers / cost.row_time,
             user_bytes=4 * (4 + problem.extra_numbers) * cost.parameters,
             row_bytes=4 * COPIES * cost.activations,
             budget=memory_budget(problem.start.device),
@@ -52,18 +54,43 @@ class Vmapped(UserTrainer[TrainerState]):
             self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
 
 
-def can_be_vmapped(problem: LocalProblem) -> bool:
-    """Whether vmap can run the problem's model in training, tried on records of zeros."""
-    model = problem.model
-    vectors = problem.start.expand(2, -1)
-    x = torch.zeros((2, 1, *problem.shape), dtype=problem.dtype, device=vectors.device)
+def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
+    """Whether vmap can run the problem's model in training on batches of `rows` records, and a
+    user's bits do not depend on its place in a stack."""
+    if has_hidden_attributes(problem.model) or Vmapped(problem).limits.stack(rows) != STACK:
+        return False
+    return _equal_at_every_place(problem.model, problem.shape, problem.dtype, rows)
 
-    def outputs(vector: Tensor, x: Tensor) -> Tensor:
-        return call(model, unflatten(model, vector), x)
 
+@cached_by_model
+def _equal_at_every_place(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, rows: int
+) -> bool:
+    """Whether the gradients of `STACK` equal users are equal bit for bit, tried on random records.
+
+    They are not where a kernel falls short of whole vectors inside a row, as that of a sigmoid may,
+    and in grouped convolutions.
+    """
+    vector = flatten(model)
+    own = copy.deepcopy(model)
+    before = appearance(own)
+    generator = torch.Generator().manual_seed(rows)
+    vector = vector + 0.1 * torch.randn(len(vector), generator=generator).to(vector)
+    x = torch.randn((rows, *shape), generator=generator).to(vector.device, dtype)
+    if not dtype.is_floating_point:
+        x = torch.zeros_like(x)  # which every embedding knows
+
+    def outputs_sum(vector: Tensor, x: Tensor) -> Tensor:
+        outputs = call(own, unflatten(own, vector), x)
+        factors = torch.linspace(-1, 1, outputs.numel(), device=x.device)
+        return (outputs * factors.view(outputs.shape)).sum()
+
+    users = [one.expand(STACK, *one.shape).contiguous() for one in (vector, x)]
     try:
-        with torch.no_grad(), in_mode(model, train=True):
-            vmap(outputs, randomness="error")(vectors, x)
+        with in_mode(own, train=True):
+            found = vmap(grad(outputs_sum), randomness="error")(*users)
     except RuntimeError:
         return False
-    return True
+    if appearance(own) != before:
+        return False  # it remembers, and users of a stack would share that
+    return torch.equal(found, found[:1].expand_as(found))

@@ -7,19 +7,30 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import torch
 from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.buffers import epochs_a_word, own_words, shared_words
+from fedpriv.training.layers.chain import ChainLayer, LayerChain
 from fedpriv.training.layers.compiled_specs import (
+    ADD_SLOT,
+    EMBEDDING,
     GROUP_NORM,
+    KEEP,
     NORM_OF_RELU,
+    RECALL,
     RELU,
+    SEQUENCE,
     LayerSpec,
     Place,
+    Pooled,
 )
+from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.layers.parts import Sum
+from fedpriv.training.layers.traced import UnmappedError
+from fedpriv.training.layers.windows import pair, tiles
 from fedpriv.training.random_words import name_of
-from fedpriv.training.trainers.compile_layers import compile_layers
 
 
 @dataclass(frozen=True)
@@ -28,32 +39,151 @@ class CompiledNetwork:
 
     layers: in the order of their calls.
     outputs: of the last one.
+    words: how many words the records may have; 0: they have numbers.
     """
 
     layers: ctypes.Array[LayerSpec]
     outputs: int
+    words: int = 0
 
 
 @cached_by_model
-def compiled_network(model: nn.Module, shape: tuple[int, ...]) -> CompiledNetwork | None:
-    """The layers of a network on records of `shape`, or None if one of them is not compiled."""
-    links = compile_layers(model, shape)
-    if links is None:
-        return None
-    x = Place(shape[0], shape[1:] or (1, 1), images=len(shape) > 1)
-    specs: list[LayerSpec] = []
-    for link in links:
-        make = link.layer.support.compiled
-        spec = make(link.module, x, link.pool) if make is not None else None
+def compiled_network(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> CompiledNetwork | Unmapped:
+    """The layers of a network on records of `shape` and `dtype`, or why they are not compiled."""
+    if dtype not in (torch.float32, torch.int64):
+        return Unmapped("its records are neither of float32 nor words")
+    chain = mapped(model, shape, dtype)
+    if isinstance(chain, Unmapped):
+        return chain
+    try:
+        return _Writer(chain, shape).write()
+    except UnmappedError as error:
+        return Unmapped(str(error))
+
+
+class _Writer:
+    """Writes a chain's layers down.
+
+    A layer reads what the one before wrote. Where the network reads something else, or reads it
+    twice, the value is kept in a slot.
+
+    layers: without those that do nothing in training.
+    reads: of `layers`, by their places among these; -1: the records.
+    specs: so far.
+    places: what the layers wrote, and the records first.
+    drawing: how many layers so far draw random numbers.
+    """
+
+    def __init__(self, chain: LayerChain, shape: tuple[int, ...]) -> None:
+        self.specs: list[LayerSpec] = []
+        self.layers: list[ChainLayer] = []
+        self.reads: list[list[int]] = []
+        same = [-1]  # which kept layer computes the value of each layer
+        for layer in chain.layers:
+            read = [same[place + 1] for place in layer.reads]
+            if layer.idle:
+                same.append(read[0])
+            else:
+                same.append(len(self.layers))
+                self.layers.append(layer)
+                self.reads.append(read)
+        self.ending = same[-1]
+        match shape:
+            case (channels, height, width):
+                records = Place(channels, (height, width), images=True)
+            case (steps, features) if steps > 1:
+                records = Place(features, steps=steps)
+                self.specs.append(records.spec(SEQUENCE))
+            case (features,):
+                records = Place(features)
+            case _:
+                raise UnmappedError("its records are neither features nor sequences nor images")
+        self.places = [records]
+        self.drawing = 0
+        self.slots: dict[int, int] = {}
+
+    def write(self) -> CompiledNetwork:
+        """Raises UnmappedError for a layer that is not compiled."""
+        self._keep(-1)
+        pooled: set[int] = set()  # layers that the convolution before computes
+        for i, (layer, read) in enumerate(zip(self.layers, self.reads)):
+            if i in pooled:
+                self.places.append(self.places[-1])
+            elif isinstance(layer.module, Sum):
+                self._sum(i, *read)
+            else:
+                if read != [i - 1]:
+                    self._spec(RECALL, read[0])
+                place, pool = self._pool_after(i)
+                if place is not None:
+                    pooled.add(place)
+                self._layer(layer, self.places[read[0] + 1], pool)
+            self._keep(i)
+        if self.ending != len(self.layers) - 1:
+            self._spec(RECALL, self.ending)
+        width = self.places[self.ending + 1]
+        if width.images or width.steps > 1:
+            raise UnmappedError("its outputs are no features")
+        words = [own.number for own in self.specs if own.schema == EMBEDDING]
+        specs = (LayerSpec * len(self.specs))(*self.specs)
+        return CompiledNetwork(specs, width.width, min(words, default=0))
+
+    def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
+        make = layer.support.compiled
+        spec = make(layer.module, replace(x, drawing=self.drawing), pool) if make else None
         if spec is None:
-            return None
-        computed, read = spec
-        if computed and computed[0].schema == GROUP_NORM and specs and specs[-1].schema == RELU:
-            specs.pop()  # the norm includes it
+            kind = type(layer.module).__name__
+            raise UnmappedError(f"layer {layer.name} ({kind}) is not compiled")
+        computed, written = spec
+        before = self.specs[-1].schema if self.specs else None
+        if computed and computed[0].schema == GROUP_NORM and before == RELU:
+            self.specs.pop()  # the norm includes it
             computed[0].schema = NORM_OF_RELU
-        specs += computed
-        x = replace(read, drawing=x.drawing + link.layer.draws)
-    return CompiledNetwork((LayerSpec * len(specs))(*specs), x.width)
+        for own in computed:
+            own.offset += layer.offset
+        self.specs += computed
+        self.drawing += layer.draws
+        self.places.append(replace(written, drawing=0))
+
+    def _sum(self, i: int, one: int, other: int) -> None:
+        if i - 1 not in (one, other):
+            self._spec(RECALL, one)
+        elif one != i - 1:
+            one, other = other, one
+        self._spec(ADD_SLOT, other)
+        self.places.append(self.places[one + 1])
+
+    def _keep(self, i: int) -> None:
+        """Keep the value of layer i if anything but the next layer reads it."""
+        if self._readers(i) != [i + 1]:
+            self.slots[i] = len(self.slots)
+            self._spec(KEEP, i)
+
+    def _readers(self, i: int) -> list[int]:
+        """The layers that read the value of layer i; one more reads the outputs."""
+        reads = [*self.reads, [self.ending]]
+        return [k for k, read in enumerate(reads) for place in read if place == i]
+
+    def _spec(self, schema: int, i: int) -> None:
+        self.specs.append(self.places[i + 1].spec(schema, number=self.slots[i]))
+
+    def _pool_after(self, i: int) -> tuple[int | None, Pooled]:
+        """The pooling, and its place, that the convolution i can compute itself."""
+        if not isinstance(self.layers[i].module, nn.Conv2d):
+            return None, Pooled()
+        for k, layer in enumerate(self.layers[i + 1 :], i + 1):
+            module = layer.module
+            if self._readers(k - 1) != [k] or self.reads[k] != [k - 1]:
+                break
+            if isinstance(module, nn.AvgPool2d) and k == i + 1:
+                return k, Pooled(pair(module.kernel_size), mean=True)
+            if isinstance(module, nn.MaxPool2d) and tiles(module) != (1, 1):
+                return k, Pooled(tiles(module))
+            if not isinstance(module, nn.ReLU | nn.Tanh | nn.Sigmoid | nn.Dropout2d):
+                break
+        return None, Pooled()
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import BinaryClassification, Classification, Task
 from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.compiled_specs import DROPOUT, fields
+from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.network import (
@@ -103,6 +104,8 @@ class Compiled(BlockTrainer):
     until none is left. Users with most records come first, so all threads end at about the same
     time."""
 
+    name = "compiled"
+
     def __init__(self, problem: LocalProblem, network: CompiledNetwork) -> None:
         loaded = library()
         assert loaded is not None
@@ -110,6 +113,7 @@ class Compiled(BlockTrainer):
         self.loaded = loaded
         self.layers = network.layers
         self.outputs = network.outputs
+        self.words = network.words
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -140,12 +144,15 @@ class Compiled(BlockTrainer):
         return torch.from_numpy(deltas), {}
 
     def _prepare(self, users: TrainingUsers) -> Prepared:
-        """Raises IndexError for a class that the network does not have: C++ would write beside the
-        outputs."""
+        """Raises IndexError for a class or a word that the network does not have: C++ would write
+        or read beside its arrays."""
         data = users.data
         recipe = self.problem.recipe
         most = int(users.counts[0])
         x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
+        if self.words and len(x) and not 0 <= int(x.min()) <= int(x.max()) < self.words:
+            raise IndexError(f"words from {x.min()} to {x.max()} for a network of {self.words}")
+        x = x.astype(np.float32, copy=False)
         y = y.astype(self.labels, copy=False)
         classes = self.loss == CROSS_ENTROPY and len(y)
         if classes and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
@@ -211,14 +218,21 @@ class Compiled(BlockTrainer):
         return ThreadPoolExecutor(self.problem.execution.workers - 1)
 
 
-def compiled(problem: LocalProblem) -> Compiled | None:
-    """The trainer of the problem, or None where it does not support the problem or the machine."""
+def compiled(problem: LocalProblem) -> Compiled | Unmapped:
+    """The trainer of the problem, or why it does not support the problem or the machine."""
     task = type(problem.task)
-    plain = problem.recipe.optimizer.plain and problem.dtype == torch.float32
-    if task not in LOSSES or not plain or problem.start.device.type != "cpu":
-        return None
-    network = compiled_network(problem.model, problem.shape)
-    if network is None or library() is None:
-        return None
-    margin = LOSSES[task][0] == LOGISTIC
-    return None if margin and network.outputs != 1 else Compiled(problem, network)
+    recipe = problem.recipe
+    if task not in LOSSES:
+        return Unmapped(f"the loss of {task.__name__} is not compiled")
+    if not recipe.optimizer.plain:
+        return Unmapped("the optimiser is not plain SGD")
+    if problem.start.device.type != "cpu":
+        return Unmapped("it needs a processor")
+    network = compiled_network(problem.model, problem.shape, problem.dtype)
+    if isinstance(network, Unmapped):
+        return network
+    if LOSSES[task][0] == LOGISTIC and network.outputs != 1:
+        return Unmapped("a logistic loss needs one output")
+    if library() is None:
+        return Unmapped("it needs a C++ compiler")
+    return Compiled(problem, network)

@@ -34,9 +34,10 @@ struct Moment {
 
 // Gradients of activations: a layer reads one buffer and writes the other.
 struct Gradients {
-  int64_t width = 0;  // numbers of a row, at most
+  int64_t width = 0;  // numbers of a record, at most
+  int64_t steps = 1;  // of a record, each of which the layer that is made treats as a row
   float *one = nullptr, *two = nullptr;
-  void need(int64_t n) { width = std::max(width, n); }
+  void need(int64_t n) { width = std::max(width, steps * n); }
   float* other(const float* g) const { return g == one ? two : one; }
 };
 

@@ -4,21 +4,33 @@
 #include <memory>
 #include <vector>
 
+#include "activations.h"
+#include "attention.h"
 #include "dense.h"
+#include "denormals.h"
 #include "dropout.h"
 #include "images.h"
 #include "losses.h"
+#include "pooling.h"
+#include "recurrent.h"
+#include "sequences.h"
+#include "values.h"
 
 extern "C" {
 
-enum LayerSchema : int64_t { DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION };
+enum LayerSchema : int64_t {
+  DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION,
+  TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT,
+  SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION
+};
 enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
-// GroupNorm affine, a Dropout of probability 1/2. number, threshold: a Dropout's ordinal and threshold. real: a
-// Dropout's scale, a GroupNorm's epsilon.
+// GroupNorm affine, a Dropout of probability 1/2, a Pool one of means. number: a Dropout's ordinal, that of the slot
+// that is kept or read, how many words an Embedding knows, or an Attention's heads. threshold: a Dropout's. offset: of the parameters in torch's order. steps: of sequences, else 1. real:
+// a Dropout's scale, a GroupNorm's epsilon.
 struct LayerSpec {
-  int64_t schema, flag, number, threshold;
+  int64_t schema, flag, number, threshold, offset, steps;
   double real;
   Geometry of;
 };
@@ -52,8 +64,9 @@ namespace {
 class Trainer {
  public:
   Trainer(const Problem& p, char* memory) : p(p), c{{memory}, p.rows, {}, {}, {}}, n(p.features) {
+    slots.resize(p.n_layers);
     for (int64_t i = 0; i < p.n_layers; ++i) {
-      if (lowest < 0 && p.layers[i].schema != RELU && p.layers[i].schema != DROPOUT) lowest = i;
+      if (lowest < 0 && has_parameters(p.layers[i].schema)) lowest = i;
       layers.push_back(made(p.layers[i], lowest == i));
     }
     const int64_t size = c.parameters.size;
@@ -82,11 +95,38 @@ class Trainer {
     }
     float* delta = u.deltas + j * p.size;
     for (int64_t i = 0; i < c.parameters.size; ++i) weights[i] -= start[i];
-    for (const auto& layer : layers) layer->unpack(weights, delta);
+    for (int64_t i = 0; i < p.n_layers; ++i) {
+      float* to = delta + p.layers[i].offset;
+      layers[i]->unpack(weights, to);
+    }
   }
 
  private:
+  static bool has_parameters(int64_t schema) {
+    return schema == DENSE || schema == GROUP_NORM || schema == NORM_OF_RELU || schema == CONVOLUTION ||
+           schema == LSTM || schema == GRU || schema == EMBEDDING || schema == POSITIONS;
+  }
+
   std::unique_ptr<Layer> made(const LayerSpec& s, bool lowest) {
+    const int64_t n = s.of.inputs, steps = s.steps;
+    switch (s.schema) {
+      case SEQUENCE: return std::make_unique<Sequence>(c, n, steps);
+      case LAST_STEP: return std::make_unique<OneStep>(c, n, steps, false);
+      case MEAN_OF_STEPS: return std::make_unique<OneStep>(c, n, steps, true);
+      case LSTM: return std::make_unique<Lstm>(c, n, s.of.outputs, steps, s.flag, lowest);
+      case EMBEDDING: return std::make_unique<Embedding>(c, s.number, s.of.outputs, steps);
+      case POSITIONS: return std::make_unique<Positions>(c, n, steps);
+      case ATTENTION: return std::make_unique<Attention>(c, s.of.outputs, s.number, steps);
+      case GRU: return std::make_unique<Gru>(c, n, s.of.outputs, steps, s.flag, lowest);
+    }
+    if (steps == 1) return of_rows(s, lowest);
+    c.rows *= steps, c.gradients.steps = steps;
+    auto layer = of_rows(s, lowest);
+    c.rows /= steps, c.gradients.steps = 1;
+    return std::make_unique<EveryStep>(std::move(layer), steps);
+  }
+
+  std::unique_ptr<Layer> of_rows(const LayerSpec& s, bool lowest) {
     const int64_t n = s.of.inputs, pixels = s.of.sides.pixels();
     switch (s.schema) {
       case DENSE: return std::make_unique<Dense>(c, n, s.of.outputs, s.flag, lowest);
@@ -94,6 +134,16 @@ class Trainer {
       case GROUP_NORM: return group_norm<false>(c, n, float(s.real), s.flag);
       case NORM_OF_RELU: return group_norm<true>(c, n, float(s.real), s.flag);
       case CONVOLUTION: return std::make_unique<Convolution>(c, s.of, s.flag, lowest);
+      case TANH: return std::make_unique<Activation<Tanh>>(c, padded(n * pixels));
+      case SIGMOID: return std::make_unique<Activation<Sigmoid>>(c, padded(n * pixels));
+      case SILU: return std::make_unique<Activation<SiLU>>(c, padded(n * pixels));
+      case GELU_ERF: return std::make_unique<Activation<GELU>>(c, padded(n * pixels));
+      case GELU_TANH: return std::make_unique<Activation<GELUByTanh>>(c, padded(n * pixels));
+      case BLUR: return std::make_unique<Blur>(c, s.of);
+      case POOL: return std::make_unique<Pool>(c, s.of, s.flag);
+      case KEEP: return std::make_unique<Keep>(c, slots[s.number], padded(n * pixels));
+      case RECALL: return std::make_unique<Recall>(c, slots[s.number]);
+      case ADD_SLOT: return std::make_unique<AddSlot>(c, slots[s.number]);
       default:
         return std::make_unique<Dropout>(c, words, p.names, s.number, n, pixels, s.flag, int32_t(s.threshold),
                                          float(s.real));
@@ -104,10 +154,11 @@ class Trainer {
     std::fill_n(x, p.rows * padded(n) + LANES, 0.0f);
     std::fill_n(start, c.parameters.size, 0.0f);
     std::fill_n(correction, c.parameters.size, 0.0f);
-    const float *from = p.start, *also = p.correction;
-    for (const auto& layer : layers) layer->pack(from, start);
-    for (const auto& layer : layers)
-      if (also) layer->pack(also, correction);
+    for (int64_t i = 0; i < p.n_layers; ++i) {
+      const float *from = p.start + p.layers[i].offset, *also = p.correction + (p.correction ? p.layers[i].offset : 0);
+      layers[i]->pack(from, start);
+      if (p.correction) layers[i]->pack(also, correction);
+    }
     c.parameters.weights = weights;
   }
 
@@ -145,6 +196,7 @@ class Trainer {
   Context c;
   Words words;
   const int64_t n;
+  std::vector<Slot> slots;
   std::vector<std::unique_ptr<Layer>> layers;
   int64_t lowest = -1;  // layer with parameters: below it nobody needs a gradient
   float *start, *weights, *gradient, *correction, *x;
@@ -162,6 +214,7 @@ int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes(); }
 // Trains users that no other call has taken, until there are none. memory: as many bytes as `workspace` says, at the
 // start of a cache line, not shared with another call.
 void train(const Problem* p, const Users* u, char* memory) {
+  const DenormalsAreZero here;
   Trainer trainer(*p, memory);
   const CrossEntropy cross_entropy(u->y, p->outputs);
   const Logistic logistic(u->y);

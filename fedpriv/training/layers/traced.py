@@ -1,0 +1,402 @@
+"""The layers of a network with a `forward` of its own, as torch.fx traces them.
+
+A trace has no branches that depend on values, no gradients that are stopped and no state, so it is
+checked elsewhere (`fedpriv.training.layers.chain`) that it computes what the network computes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from fedpriv.training.layers.parts import (
+    AddedParameter,
+    LastStep,
+    MeanOfSteps,
+    Recurrence,
+    Reshape,
+    SelfAttention,
+    Sum,
+)
+from fedpriv.training.layers.supported import SUPPORTED
+
+BATCHES = 2, 3
+"""Numbers of records of the passes that show which dimension is that of the records."""
+
+
+class UnmappedError(Exception):
+    """Why a network is not mapped to layers."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A layer, and what it reads.
+
+    name: of the layer in the network, or of the operation in its trace.
+    reads: positions of calls; -1 for the records.
+    """
+
+    name: str
+    module: nn.Module
+    reads: tuple[int, ...]
+
+    def of(self, others: Mapping[int, Any]) -> Call:
+        """The same call of another network.
+
+        others: its modules and parameters, by the ids of those that they replace.
+        """
+        module = self.module
+        match module:
+            case AddedParameter():
+                module = AddedParameter(others[id(module.own)])
+            case Recurrence():
+                module = Recurrence(others[id(module.cell)])
+            case SelfAttention():
+                module = SelfAttention(others[id(module.attention)])
+            case _:
+                module = others.get(id(module), module)
+        return replace(self, module=module)
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return type(m) in SUPPORTED or super().is_leaf_module(m, module_qualified_name)
+
+
+def trace(model: nn.Module) -> fx.Graph:
+    """The graph of `model` as it is now. Runs its code; raises UnmappedError where it cannot be
+    traced, or twice in different ways."""
+    try:
+        one, other = (_Tracer().trace(model) for _ in range(2))
+    except Exception as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UnmappedError(f"torch.fx cannot trace its forward pass ({line[:90]})") from error
+    if str(one) != str(other):
+        raise UnmappedError("two traces of its forward pass differ")
+    return one
+
+
+class _Shapes(fx.Interpreter):
+    """Runs a graph and notes the shape of every node's tensor."""
+
+    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(fx.GraphModule(model, graph))
+        self.shapes: dict[str, torch.Size | None] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        found = super().run_node(n)
+        self.shapes[n.name] = found.shape if isinstance(found, Tensor) else None
+        return found
+
+
+class Reader:
+    """Reads a graph node by node.
+
+    calls: the layers so far.
+    """
+
+    def __init__(self, model: nn.Module, graph: fx.Graph, records: Callable[[int], Tensor]) -> None:
+        self.model = model
+        self.graph = graph
+        self.calls: list[Call] = []
+        self.positions: dict[fx.Node, int] = {}
+        self.returned: dict[fx.Node, int] = {}  # tuples of layers
+        self.pairs: dict[fx.Node, int] = {}  # (h, c) of an LSTM
+        self.states: dict[fx.Node, int] = {}  # last states (1, b, features)
+        found = []
+        for count in BATCHES:
+            shapes = _Shapes(model, graph)
+            shapes.run(records(count))
+            found.append(shapes.shapes)
+        self.shapes = found
+
+    def read(self) -> list[Call]:
+        """All calls; the last one computes the outputs. Raises UnmappedError."""
+        for node in self.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    if self.positions:
+                        raise UnmappedError("its forward pass takes more than the records")
+                    self.positions[node] = -1
+                case "output":
+                    return self._ending(node.args[0])
+                case "call_module":
+                    self._module(node)
+                case "call_function" | "call_method":
+                    self._operation(node)
+        raise UnmappedError("its forward pass returns nothing")
+
+    def _ending(self, node: Any) -> list[Call]:
+        place = self.positions.get(node) if isinstance(node, fx.Node) else None
+        if place is None or place < 0:
+            raise UnmappedError("its outputs are no single tensor of layers")
+        return self.calls[: place + 1]
+
+    def shape(self, node: fx.Node) -> tuple[int, ...]:
+        """The shape of one record's tensor. Raises UnmappedError where records are mixed."""
+        first, second = (shapes.get(node.name) for shapes in self.shapes)
+        alike = first is not None and second is not None and first[1:] == second[1:]
+        if not alike or first is None or second is None or (first[0], second[0]) != BATCHES:
+            raise UnmappedError(f"{node.name} is no tensor with a row for each record")
+        return tuple(first[1:])
+
+    def place(self, node: Any) -> int:
+        """Where the tensor that `node` stands for is computed."""
+        if not isinstance(node, fx.Node) or node not in self.positions:
+            raise UnmappedError(f"{node} is no tensor that a layer computes")
+        return self.positions[node]
+
+    def add(self, node: fx.Node, name: str, module: nn.Module, *reads: int) -> None:
+        """Note a call, whose result `node` stands for."""
+        self.positions[node] = self._append(name, module, *reads)
+
+    def _module(self, node: fx.Node) -> None:
+        name = str(node.target)
+        module = self.model.get_submodule(name)
+        kind = type(module)
+        arguments = {key for key, value in node.kwargs.items() if value}
+        if kind is nn.MultiheadAttention:
+            if len(node.args) != 3 or len(set(node.args)) > 1 or arguments - {"need_weights"}:
+                raise UnmappedError(f"{name} is no attention of a sequence to itself, unmasked")
+        elif len(node.args) != 1 or arguments:
+            raise UnmappedError(f"{name} reads more than one tensor")
+        x = self.place(node.args[0])
+        if kind in (nn.LSTM, nn.GRU, nn.MultiheadAttention):
+            self.returned[node] = self._append(name, _first_result(module), x)
+        elif kind is nn.TransformerEncoderLayer:
+            self.positions[node] = self._encoder_layer(name, module, x)
+        elif isinstance(module, nn.TransformerEncoder) and kind is nn.TransformerEncoder:
+            for i, layer in enumerate(module.layers):
+                x = self._encoder_layer(f"{name}.layers.{i}", layer, x)
+            norm = module.norm
+            self.positions[node] = x if norm is None else self._append(f"{name}.norm", norm, x)
+        else:
+            self.add(node, name, module, x)
+
+    def _encoder_layer(self, name: str, layer: Any, x: int) -> int:
+        """The parts of a layer as in Vaswani et al., 2017, or with norms first."""
+        if layer.activation is functional.relu:
+            activation: nn.Module = nn.ReLU()
+        elif layer.activation is functional.gelu:
+            activation = nn.GELU()
+        elif isinstance(layer.activation, nn.Module):
+            activation = layer.activation
+        else:
+            raise UnmappedError(f"{name} has an activation of its own")
+        attention = [("self_attn", SelfAttention(layer.self_attn)), ("dropout1", layer.dropout1)]
+        forward = [
+            ("linear1", layer.linear1),
+            ("activation", activation),
+            ("dropout", layer.dropout),
+            ("linear2", layer.linear2),
+            ("dropout2", layer.dropout2),
+        ]
+        for norm, parts in (("norm1", attention), ("norm2", forward)):
+            own = [(norm, getattr(layer, norm))]
+            h = x
+            for child, part in own * layer.norm_first + parts:
+                h = self._append(f"{name}.{child}", part, h)
+            x = self._append(f"{name}.{norm} sum", Sum(), x, h)
+            for child, part in own * (not layer.norm_first):
+                x = self._append(f"{name}.{child}", part, x)
+        return x
+
+    def _append(self, name: str, module: nn.Module, *reads: int) -> int:
+        """Note a call; returns its position."""
+        self.calls.append(Call(name, _out_of_place(module), reads))
+        return len(self.calls) - 1
+
+    def _operation(self, node: fx.Node) -> None:
+        target = node.target
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        if target is operator.getitem:
+            self._item(node)
+        elif all(shapes.get(node.name) is None for shapes in self.shapes):
+            pass  # sizes
+        elif name in ADDITIONS:
+            self._sum(node)
+        elif not isinstance(source := node.args[0] if node.args else None, fx.Node):
+            raise UnmappedError(f"{node.name} reads no tensor first")
+        elif name == "squeeze" and source in self.states:
+            self.add(node, node.name, LastStep(), self.states[source])
+        elif name in RESHAPES:
+            shape = _reshaped(self.shape(source), self.shape(node))
+            self.add(node, node.name, shape, self.place(source))
+        elif name == "mean":
+            self._mean(node)
+        elif (maker := OPERATIONS.get(name)) is not None:
+            module = _made(maker, name, node)
+            self.add(node, node.name, module, self.place(source))
+        else:
+            raise UnmappedError(f"the operation {name} is not in the table of layers")
+
+    def _item(self, node: fx.Node) -> None:
+        source, index = node.args
+        if not isinstance(source, fx.Node):
+            return
+        if (place := self.returned.get(source)) is not None:
+            if index == 0:
+                self.positions[node] = place
+            elif isinstance(module := self.calls[place].module, Recurrence):
+                own = self.states if isinstance(module.cell, nn.GRU) else self.pairs
+                own[node] = place
+        elif source in self.pairs:
+            if index == 0:
+                self.states[node] = self.pairs[source]
+        elif source in self.states:
+            if index in (0, -1):
+                self.add(node, node.name, LastStep(), self.states[source])
+        elif self.shapes[0].get(source.name) is not None:
+            if index != (slice(None, None, None), -1) or len(self.shape(source)) != 2:
+                raise UnmappedError(f"{node.name} takes a part of a tensor")
+            self.add(node, node.name, LastStep(), self.place(source))
+
+    def _sum(self, node: fx.Node) -> None:
+        one, other = node.args if len(node.args) == 2 and not node.kwargs else (None, None)
+        for x, own in ((one, other), (other, one)):
+            if isinstance(own, fx.Node) and own.op == "get_attr" and isinstance(x, fx.Node):
+                parameter = _attribute(self.model, str(own.target))
+                if isinstance(parameter, nn.Parameter) and self.shape(x) == self.shape(node):
+                    name = str(own.target)
+                    return self.add(node, name, AddedParameter(parameter), self.place(x))
+        if not isinstance(one, fx.Node) or not isinstance(other, fx.Node):
+            raise UnmappedError(f"{node.name} adds something else than two tensors of layers")
+        if self.shape(one) != self.shape(other):
+            raise UnmappedError(f"{node.name} adds tensors of different shapes")
+        return self.add(node, node.name, Sum(), self.place(one), self.place(other))
+
+    def _mean(self, node: fx.Node) -> None:
+        source, *args = node.args
+        assert isinstance(source, fx.Node)
+        dim = args[0] if len(args) == 1 else node.kwargs.get("dim")
+        known = set(node.kwargs) <= {"dim"} and len(args) <= 1
+        if not known or dim not in (1, -2, (1,), [1], (-2,), [-2]) or len(self.shape(source)) != 2:
+            raise UnmappedError(f"{node.name} is no mean over the steps of sequences")
+        self.add(node, node.name, MeanOfSteps(), self.place(source))
+
+
+def _first_result(module: nn.Module) -> nn.Module:
+    if isinstance(module, nn.RNNBase):
+        return Recurrence(module)
+    assert isinstance(module, nn.MultiheadAttention)
+    return SelfAttention(module)
+
+
+def _attribute(model: nn.Module, name: str) -> Any:
+    owner, _, last = name.rpartition(".")
+    return getattr(model.get_submodule(owner), last)
+
+
+def _out_of_place(module: nn.Module) -> nn.Module:
+    """The same without overwriting what it reads, which others may read later."""
+    if not getattr(module, "inplace", False):
+        return module
+    match module:
+        case nn.ReLU():
+            return nn.ReLU()
+        case nn.SiLU():
+            return nn.SiLU()
+        case nn.Dropout() | nn.Dropout2d():
+            return type(module)(module.p)
+    raise UnmappedError(f"{type(module).__name__} overwrites what it reads")
+
+
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...]) -> nn.Module:
+    if before == after:
+        return nn.Identity()
+    return nn.Flatten() if len(after) == 1 else Reshape(after)
+
+
+RESHAPES = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous"}
+ADDITIONS = {"add", "iadd", "add_"}
+
+
+def _made(maker: Callable[..., nn.Module], name: str, node: fx.Node) -> nn.Module:
+    try:
+        return maker(*node.args[1:], **node.kwargs)
+    except TypeError as error:
+        raise UnmappedError(f"{name} is called with arguments that no layer has") from error
+
+
+def _relu(inplace: bool = False) -> nn.Module:
+    return nn.ReLU()
+
+
+def _silu(inplace: bool = False) -> nn.Module:
+    return nn.SiLU()
+
+
+def _dropout(p: float = 0.5, training: bool = True, inplace: bool = False) -> nn.Module:
+    return nn.Dropout(p) if training else nn.Identity()
+
+
+def _dropout2d(p: float = 0.5, training: bool = True, inplace: bool = False) -> nn.Module:
+    return nn.Dropout2d(p) if training else nn.Identity()
+
+
+def _max_pool(
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> nn.Module:
+    return nn.MaxPool2d(kernel_size, stride, padding, dilation, return_indices, ceil_mode)
+
+
+def _average_pool(
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> nn.Module:
+    return nn.AvgPool2d(
+        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _gelu(approximate: str = "none") -> nn.Module:
+    return nn.GELU(approximate)
+
+
+OPERATIONS: Mapping[str, Callable[..., nn.Module]] = {
+    "relu": _relu,
+    "relu_": _relu,
+    "tanh": nn.Tanh,
+    "tanh_": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "sigmoid_": nn.Sigmoid,
+    "gelu": _gelu,
+    "silu": _silu,
+    "dropout": _dropout,
+    "dropout2d": _dropout2d,
+    "max_pool2d": _max_pool,
+    "_max_pool2d": _max_pool,
+    "boolean_dispatch": _max_pool,
+    "avg_pool2d": _average_pool,
+}
+"""Makers of layers by the names of functions and methods. Their arguments are those of the
+function after the tensor."""
+
+
+def read_calls(model: nn.Module, records: Callable[[int], Tensor]) -> list[Call]:
+    """The calls that compute `model`; the last one computes the outputs. Raises UnmappedError.
+
+    records: makes so many records.
+    """
+    graph = trace(model)
+    try:
+        return Reader(model, graph, records).read()
+    except UnmappedError:
+        raise
+    except Exception as error:  # of the network's own code
+        raise UnmappedError("its trace cannot be run on other numbers of records") from error

@@ -1,0 +1,18 @@
+"""Windows of pooling layers."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    """Height and width of a window."""
+    return value if isinstance(value, tuple) else (value, value)
+
+
+def tiles(pool: nn.MaxPool2d) -> tuple[int, int]:
+    """Its window, if windows lie side by side; else (1, 1)."""
+    kernel = pair(pool.kernel_size)
+    beside = kernel == pair(pool.stride) and pair(pool.padding) == (0, 0)
+    plain = pair(pool.dilation) == (1, 1) and not pool.ceil_mode
+    return kernel if beside and plain else (1, 1)

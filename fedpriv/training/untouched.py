@@ -1,0 +1,226 @@
+"""Whether torch's layers still compute what their types say, and what a network looks like now.
+
+A hook, a patch or a frozen parameter may come at any time, so whatever is computed from a network's
+layers holds only as long as `appearance` stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from operator import is_
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules import module as torch_module
+
+HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+GLOBAL_HOOKS = tuple(
+    name
+    for name, value in vars(torch_module).items()
+    if name.startswith(("_global_forward", "_global_backward")) and isinstance(value, dict)
+)
+"""Hooks of all modules of the process."""
+CALLS = "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__"
+FUNCTIONS: tuple[tuple[Any, str], ...] = (
+    (functional, "linear"),
+    (functional, "conv2d"),
+    (functional, "relu"),
+    (functional, "gelu"),
+    (functional, "silu"),
+    (functional, "max_pool2d"),
+    (functional, "avg_pool2d"),
+    (functional, "dropout"),
+    (functional, "dropout1d"),
+    (functional, "dropout2d"),
+    (functional, "dropout3d"),
+    (functional, "group_norm"),
+    (functional, "layer_norm"),
+    (functional, "embedding"),
+    (functional, "multi_head_attention_forward"),
+    (functional, "scaled_dot_product_attention"),
+    (torch, "tanh"),
+    (torch, "sigmoid"),
+    (torch, "flatten"),
+    (torch._VF, "lstm"),
+    (torch._VF, "gru"),
+    *((torch_module.Module, name) for name in CALLS),
+)
+"""What torch's layers call by name, so that a patch would change them."""
+_ORIGINALS = tuple(getattr(owner, name) for owner, name in FUNCTIONS)
+
+
+def torch_is_untouched() -> bool:
+    """Whether there are no hooks for all modules, and no patches of what layers call."""
+    hooked = any(getattr(torch_module, name) for name in GLOBAL_HOOKS)
+    return not hooked and all(
+        getattr(owner, name) is original for (owner, name), original in zip(FUNCTIONS, _ORIGINALS)
+    )
+
+
+def untouched(module: nn.Module) -> bool:
+    """Whether a module computes what its type says: it has no hooks and no methods of its own, and
+    nobody replaced those of its type."""
+    own = vars(module)
+    if any(own[name] for name in HOOKS) or any(map(callable, own.values())):
+        return False
+    forward = _forward_of(type(module))
+    return forward is type(module).forward and torch_is_untouched()
+
+
+_FORWARDS: dict[type[nn.Module], Any] = {}
+
+
+def remember(types: Iterator[type[nn.Module]] | list[type[nn.Module]]) -> None:
+    """Note the `forward` that these types have now, as theirs."""
+    for own in types:
+        _FORWARDS[own] = own.forward if own.forward.__module__ == own.__module__ else None
+
+
+def _forward_of(of: type[nn.Module]) -> Any:
+    return _FORWARDS.get(of, of.forward)
+
+
+def appearance(model: nn.Module) -> Hashable:
+    """What may change what a network computes, except for the values of its parameters and buffers:
+    types, settings, hooks, patches, and which parameters are trained."""
+    known = _SEEN.get()
+    if known is not None and known[0] is model:
+        return known[1]
+    return _torch(), tuple(map(_appearance, model.modules()))
+
+
+def _torch() -> Hashable:
+    """What may change all networks."""
+    if torch_is_untouched():
+        return None
+    hooks = tuple(tuple(getattr(torch_module, name)) for name in GLOBAL_HOOKS)
+    return hooks, tuple(id(getattr(owner, name)) for owner, name in FUNCTIONS)
+
+
+_INTERNAL_NAMES = frozenset(vars(nn.Module()))
+"""Attributes that every module has, before those of its type."""
+_INTERNAL = len(_INTERNAL_NAMES)
+
+
+def _appearance(part: nn.Module) -> Hashable:
+    own = vars(part)
+    kind = type(part)
+    found: list[Hashable] = [id(part), id(kind), id(kind.forward)]
+    if parameters := own["_parameters"]:
+        found += map(_tensor, parameters.values())
+    if buffers := own["_buffers"]:
+        found += map(id, buffers.values())
+    for name in HOOKS:
+        if hooks := own[name]:
+            found += name, *hooks  # their numbers are never used again
+    internal = _INTERNAL if next(iter(own)) == "training" else 0
+    trusted = kind.__module__.startswith("torch.nn.")  # recurrent layers keep lists of weights
+    for value in islice(own.values(), internal, None):
+        if type(value) in _PLAIN:
+            found.append((type(value), value))
+        elif (frozen := _frozen(value)) is not None:
+            found.append(frozen)
+        elif not trusted or callable(value):
+            found.append(id(value))
+    return tuple(found)
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def _frozen(value: object) -> Hashable | None:
+    """What `value` is, if numbers, texts and their collections say it all; else None."""
+    if isinstance(value, _PLAIN):
+        return type(value), value
+    if isinstance(value, dict):
+        parts: Iterable[object] = (part for pair in value.items() for part in pair)
+    elif isinstance(value, tuple | list):
+        parts = value
+    else:
+        return None
+    frozen = tuple(map(_frozen, parts))
+    return None if None in frozen else (type(value).__name__, frozen)
+
+
+def _is_pure(value: object) -> bool:
+    """Whether `value` is a function without variables of its own."""
+    if isinstance(value, BuiltinFunctionType):
+        return isinstance(value.__self__, ModuleType | type | None)
+    return isinstance(value, FunctionType) and not value.__closure__
+
+
+def may_remember(model: nn.Module) -> bool:
+    """Whether a pass may change `model` so that `appearance` does not show it."""
+    return any(True for _ in model.buffers()) or has_hidden_attributes(model)
+
+
+def has_hidden_attributes(model: nn.Module) -> bool:
+    """Whether an attribute of a module outside torch is neither plain nor a function without
+    variables of its own."""
+    return not all(
+        _frozen(value) is not None or _is_pure(value)
+        for part in model.modules()
+        if not type(part).__module__.startswith("torch.nn.")
+        for name, value in vars(part).items()
+        if name not in _INTERNAL_NAMES
+    )
+
+
+class Snapshot:
+    """What a network looks like now; quick to compare with what it looks like later."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.attributes = [vars(part) for part in model.modules()]
+        self.values = [list(own.values()) for own in self.attributes]  # alive: ids stay theirs
+        self.hooks = [own[name] for own in self.attributes for name in HOOKS]
+        self.count = sum(map(len, self.hooks))
+        self.parameters = list(model.parameters())
+        self.before = appearance(model) if self._has_collections() else None
+
+    def holds(self) -> bool:
+        """Whether it looks the same."""
+        same = all(
+            len(own) == len(values) and all(map(is_, own.values(), values))
+            for own, values in zip(self.attributes, self.values)
+        )
+        if not same or sum(map(len, self.hooks)) != self.count:
+            return False
+        if any(own._backward_hooks or not own.requires_grad for own in self.parameters):
+            return False
+        return self.before is None or appearance(self.model) == self.before
+
+    def _has_collections(self) -> bool:
+        return any(
+            isinstance(value, list | dict)
+            for part, own in zip(self.model.modules(), self.attributes)
+            if not type(part).__module__.startswith("torch.nn.")
+            for name, value in own.items()
+            if name not in _INTERNAL_NAMES
+        )
+
+
+def _tensor(own: Tensor | None) -> Hashable:
+    if own is None:
+        return None
+    hooks = own._backward_hooks
+    return id(own), own.requires_grad, own.dtype, own.shape, tuple(hooks) if hooks else None
+
+
+_SEEN: ContextVar[tuple[nn.Module, Hashable] | None] = ContextVar("_SEEN", default=None)
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Context in which `model` stays as it looks at the start, so that it is looked at once."""
+    token = _SEEN.set((model, appearance(model)))
+    try:
+        yield
+    finally:
+        _SEEN.reset(token)
