@@ -170,8 +170,15 @@ class DataSet(ABC):
     def read_without_noise(self) -> tuple[str, ...]:
         """What was read off the records without noise and enters the model, in lines for a person:
         scales or lists of categories, for example. An epsilon takes it as given, so a model with
-        such lines is not private. A data set that everybody has may leave it empty."""
-        return ()
+        such lines is not private. The public data sets of fedpriv have none. A class of somebody
+        else has to say so, or to state its `reading`."""
+        cls = type(self)
+        if cls.__module__.startswith("fedpriv.") or cls.reading is not DataSet.reading:
+            return ()
+        return (
+            f"{cls.__name__} does not say what it reads off the records without noise "
+            "(read_without_noise)",
+        )
 
     @property
     def description(self) -> tuple[str, ...]:

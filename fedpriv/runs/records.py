@@ -206,6 +206,7 @@ class RunRecords:
             "randomness=system draws them from the operating system"
         )
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
+        not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
         not_covered += [] if self.options.system else [seeded]
         self.folder.status(
             state="running",

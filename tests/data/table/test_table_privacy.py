@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fedpriv
+from fedpriv.data.artificial import Artificial
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
 from fedpriv.errors import ConfigError
@@ -190,6 +191,21 @@ def test_a_model_is_private_only_under_a_public_schema(tmp_path, schema, valid):
     assert status["dp_valid"] is valid
     assert any("read off the records" in text for text in status["not_covered"]) is (schema is None)
     assert status["labels"]["metrics.csv"]["loss"] == "diagnostic of test records of persons"
+
+
+class Silent(Artificial):
+    """A class of somebody else, which may scale by private records."""
+
+
+class Says(Silent):
+    read_without_noise = ()
+
+
+def test_a_class_of_somebody_else_has_to_say_what_it_reads():
+    assert Artificial().read_without_noise == ()
+    assert Says().read_without_noise == ()
+    [text] = Silent().read_without_noise
+    assert text.startswith("Silent does not say what it reads off the records without noise")
 
 
 def test_an_epsilon_under_a_schema_needs_no_record(tmp_path):
