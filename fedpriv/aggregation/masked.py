@@ -56,13 +56,15 @@ from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
 
+SILENT = "no silo tells the server its share of the noise"
+
 
 @dataclass(frozen=True)
 class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=False, assumptions=(PINNED,))
+        return server_trust(sees_messages=False, assumptions=(PINNED, SILENT))
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)

@@ -73,11 +73,13 @@ def read_plain_yaml(path: Path) -> str:
 
 
 def links_and_devices(folder: Path) -> Iterator[Path]:
-    """The entries of a folder that are neither regular files nor folders."""
+    """The entries of a folder that are neither folders nor regular files of one name. Who writes to
+    a file of several names (hard links) may change it elsewhere."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
-            if not plain:
+            about = entry.stat(follow_symlinks=False)
+            alone = stat.S_ISREG(about.st_mode) and about.st_nlink <= 1
+            if not alone and not stat.S_ISDIR(about.st_mode):
                 yield Path(entry.path)
 
 

@@ -1,5 +1,9 @@
 import pytest
 
+from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -59,6 +63,23 @@ def test_whoever_drew_noise_is_assumed_to_subtract_it():
     assert Observer("silo", own_shares=1).subtracts == (
         "one silo subtracts its own noise share and does not collude",
     )
+
+
+def test_who_knows_which_shares_of_the_noise():
+    """Without a key for colluding silos, a silo counts one share and the server none, and the
+    certificate says that nobody tells the server more."""
+
+    def known(aggregation):
+        observers = {one.name: one for one in aggregation.threat_model().observers}
+        return observers["silo"].own_shares, observers["server"].own_shares
+
+    assert known(Plain()) == known(Masked()) == (1, 0)
+    assert any("no silo tells the server" in text for text in Masked().threat_model().assumptions)
+    for aggregation in (SecAgg, SecAggExactNoise):
+        assert known(aggregation()) == (1, 0)
+        assert known(aggregation(colluding=2))[1] == 2
+        told = aggregation(colluding=2).threat_model().assumptions
+        assert any("at most 2 silos collude with the server" in text for text in told)
 
 
 def test_a_federation_groups_no_records_unless_it_says_so():

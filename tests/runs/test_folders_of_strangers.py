@@ -141,11 +141,13 @@ def test_stored_settings_are_not_computed(theirs, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "rounds_begun.csv", "status.json.tmp", "run.log"])
-def test_a_resumed_run_does_not_write_through_links(name, theirs):
+@pytest.mark.parametrize("hard", [False, True], ids=["symbolic", "hard"])
+def test_a_resumed_run_does_not_write_through_links(name, hard, theirs):
     victim = theirs.parent / "victim"
     victim.write_text("round,time\nkeep\n")
     (theirs / name).unlink(missing_ok=True)
-    (theirs / name).symlink_to(victim)
+    link = Path.hardlink_to if hard else Path.symlink_to
+    link(theirs / name, victim)
     done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
     assert done.returncode == 2
     assert f"{theirs / name}" in done.stderr
