@@ -28,6 +28,7 @@ BAD_SETTINGS = [
     (["algo.weighting=size"], ["algo.weighting=size", "uniform or records"]),
     (["algo.local_epochs=0"], ["algo.local_epochs=0"]),
     (["algo.local_lr=nan"], ["algo.local_lr=nan"]),
+    (["algo=uldp_group", "preset.global_lr=-3"], ["preset.global_lr=-3"]),  # nobody reads it
     (["algo=fedavg", "algo.clip=1"], ["algo.clip"]),
     (["algo=fedavg", "mechanism=gaussian"], ["algo.clip"]),
     (["accountant.delta=2"], ["accountant.delta=2"]),

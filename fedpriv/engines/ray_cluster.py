@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -67,7 +68,7 @@ class Connection:
         with _late_interrupts():
             ray.shutdown(wait_for_processes=True)
             if self.folder is not None:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                _remove(self.folder)
             self.own = False
             self.folder = None
 
@@ -132,6 +133,16 @@ def _late_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if arrived:
         signal.raise_signal(signal.SIGINT)
+
+
+def _remove(folder: str, seconds: float = 20.0) -> None:
+    """Remove Ray's folder. Its agents end by themselves a while after the daemon that started them,
+    longer on a busy machine, and until then may write new files."""
+    end = time.monotonic() + seconds
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folder() -> str:

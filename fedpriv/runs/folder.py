@@ -65,7 +65,8 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             journal = Journal(self.path)
             with close_on_failure(journal):
-                if not journal.new:
+                # A journal alone is what a full disk left.
+                if journal.total or (self.path / CONFIG).exists():
                     raise self._taken
                 replace_file(self.path / CONFIG, config_yaml.encode())
         except OSError as error:

@@ -19,7 +19,8 @@ def reserved(folder: Path, existing: Path) -> Iterator[None]:
 
     existing: a folder above it that stays.
 
-    Raises FedprivError when another process has it reserved.
+    Raises FedprivError when another process has it reserved, and in place of an OSError, such as
+    that of a full disk, that names no file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
@@ -32,6 +33,10 @@ def reserved(folder: Path, existing: Path) -> Iterator[None]:
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise  # those of network disks, which cannot lock a folder
         yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None or isinstance(error, BrokenPipeError):
+            raise
+        raise FedprivError(f"{folder}: {error.strerror}") from error
     finally:
         os.close(handle)
         _remove_empty(folder, existing)

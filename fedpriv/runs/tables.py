@@ -26,6 +26,8 @@ TRAFFIC = "traffic.csv"
 TABLES = (METRICS, TIMINGS, EPSILON, TRAFFIC)
 MARKED = (METRICS, EPSILON, TRAFFIC)
 """Tables that are equal in equal runs. Times differ, so they are no part of a checkpoint."""
+ROUND = b"round,"
+"""What every table begins with."""
 
 
 class Tables:
@@ -114,7 +116,7 @@ class Tables:
         """Cut a table back to the whole lines of rounds up to `round`. Raises FedprivError when a
         line has no round."""
         path = self.folder / table
-        if not path.exists() or not path.stat().st_size:
+        if not path.exists() or _unfinished(path.read_bytes()):
             self.remove(table)
         else:
             lines = [line for number, line in self._lines(table) if number <= round]
@@ -131,10 +133,12 @@ class Tables:
         """Round and bytes of each line that ends in a newline."""
         path = self.folder / table
         content = path.read_bytes()
-        header, *lines = content.splitlines(keepends=True) or [b""]
+        if _unfinished(content):
+            return []
+        header, *lines = content.splitlines(keepends=True)
         try:
             content.decode()
-            if not header.startswith(b"round,"):
+            if not header.startswith(ROUND):
                 raise ValueError(f"its first line is {header[:20]!r}")
             return [(int(line.split(b",", 1)[0]), line) for line in lines if line.endswith(b"\n")]
         except ValueError as error:
@@ -155,6 +159,11 @@ class Tables:
     def _header(self, table: str) -> list[str]:
         with open(self.folder / table, newline="") as file:
             return next(csv.reader(file), [])
+
+
+def _unfinished(content: bytes) -> bool:
+    """Whether a table has no more than a part of its first line: the disk was full."""
+    return b"\n" not in content and ROUND.startswith(content[: len(ROUND)])
 
 
 def _text(value: Any) -> Any:

@@ -9,6 +9,7 @@ loaded and without torch.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -60,6 +61,12 @@ class Preset:
     silo_global_lr: float
     silo_epochs: int
     invent_users: bool = False
+
+    def __post_init__(self) -> None:
+        # Whoever reads a value checks it as well, but nobody may.
+        for key in (f.name for f in fields(self) if f.name != "invent_users"):
+            value = getattr(self, key)
+            require(0 < value < math.inf, f"preset.{key}", value, "a positive number")
 
 
 @dataclass(frozen=True)

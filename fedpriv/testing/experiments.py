@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from omegaconf import DictConfig
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.data.allocate import Allocator
@@ -47,13 +49,21 @@ def experiment(*words: str, algo: Algorithm | None = None) -> Experiment:
     if algo is not None and not hasattr(algo, "clip"):
         named = any(word.startswith("mechanism=") for word in words)
         words = words if named else (*words, "mechanism=none")
-    [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
+    config = _composed(words)
     if algo is None:
         return build(config)
     cls = type(algo)
     plain = without_hydra(config)
     plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **_values(algo)}
     return build(plain)
+
+
+@lru_cache(maxsize=256)
+def _composed(words: tuple[str, ...]) -> DictConfig:
+    """The configuration of a command line, not to be changed. Tests ask for the same ones over and
+    over, and Hydra takes twenty times as long as building the components."""
+    [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
+    return config
 
 
 def _values(component: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -432,6 +433,22 @@ def test_nothing_is_left_of_an_interrupted_program(program):
     said = started.process.communicate(timeout=180)
     assert (*said, started.process.returncode) == ("interrupted []\n", "", 0)
     wait_until(lambda: not started.processes())
+
+
+def test_a_folder_in_which_agents_still_write_goes_as_well(tmp_path, monkeypatch):
+    from fedpriv.engines import ray_cluster
+
+    tries, remove = [], shutil.rmtree
+
+    def busy(path, **options):
+        tries.append(path)
+        if len(tries) == 3:
+            remove(path, **options)
+
+    monkeypatch.setattr(ray_cluster.shutil, "rmtree", busy)
+    (tmp_path / "ray").mkdir()
+    ray_cluster._remove(str(tmp_path / "ray"))
+    assert not (tmp_path / "ray").exists()
 
 
 def test_no_party_is_left_of_a_killed_program(program):

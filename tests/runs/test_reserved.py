@@ -1,5 +1,7 @@
 """Two processes never start runs in one folder: the loser changes nothing there."""
 
+import errno
+
 import pytest
 from command import run
 
@@ -26,3 +28,14 @@ def test_an_empty_folder_does_not_stay(tmp_path):
         assert (tmp_path / "stays" / "a" / "b").is_dir()
     assert list(tmp_path.iterdir()) == [tmp_path / "stays"]
     assert not list((tmp_path / "stays").iterdir())
+
+
+@pytest.mark.parametrize(("file", "said"), [(None, "run: No space"), ("other", "other: No space")])
+def test_a_disk_error_without_a_file_names_the_folder(file, said, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", file)
+
+    monkeypatch.setattr("fedpriv.commands.start_hydra", full)
+    done = run(*TINY, "hydra.run.dir=run", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"fedpriv: {said} left on device\n")
+    assert not list(tmp_path.iterdir())

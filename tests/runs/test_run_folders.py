@@ -211,8 +211,9 @@ def fills_up(folder, room, whole, wrong=errno.ENOSPC):
     if done.returncode == 0:
         return
     assert done.returncode == 2, done.stderr
-    [line] = [line for line in done.stderr.splitlines() if not line.startswith("round ")]
-    assert os.strerror(wrong) in line
+    said = [line for line in done.stderr.splitlines() if not line.startswith("round ")]
+    assert len(said) == 1, done.stderr
+    assert os.strerror(wrong) in said[0]
     if (folder / "status.json").exists() and wrong == errno.ENOSPC:
         assert read_status(folder)["state"] == "failed"
     if (folder / "config.yaml").exists():
@@ -228,6 +229,23 @@ def test_a_full_disk_is_one_line_and_loses_nothing(room, tmp_path, whole):
 def test_a_disk_that_can_only_be_read_from_then_on_is_one_line_as_well(room, tmp_path, whole):
     """What a failing disk becomes. Nothing can be written into status.json then."""
     fills_up(tmp_path / "run", room, whole, wrong=errno.EROFS)
+
+
+@pytest.mark.parametrize("content", [b"", b"rou", b"round,plan,se"])
+def test_a_table_whose_first_line_did_not_fit_is_no_table(content, tmp_path, whole):
+    with dies_in(1, sums=[]), pytest.raises(Death):
+        run(*TINY, "rounds=6", "hydra.run.dir=run", cwd=tmp_path)
+    (tmp_path / "run" / "timings.csv").write_bytes(content)
+    goes_on(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("content", [b"", b"round,ti", b"round,time\n"])
+def test_a_folder_with_no_more_than_a_journal_is_free(content, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "rounds_begun.csv").write_bytes(content)
+    done = run(*TINY, "rounds=1", "hydra.run.dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert RunFolder(tmp_path / "run").rows("rounds_begun.csv")[0]["round"] == "1"
 
 
 @pytest.mark.slow
