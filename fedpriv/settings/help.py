@@ -11,7 +11,8 @@ TEXT = """\
 fedpriv: private federated learning, with a proven epsilon beside every claimed one
 
 fedpriv [run] [key=value ...]        train; write metrics, epsilons and the model to outputs/
-fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
+fedpriv epsilon [--json] [--out file] [key=value ...]
+                                     the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
@@ -29,7 +30,7 @@ Config groups (group=name; --cfg job prints every key with its value):
 
 Frequent keys: rounds seed device resume randomness data.root allocator.n_users
   allocator.n_silos algo.clip algo.noise_multiplier algo.user_rate algo.weighting
-  algo.local_epochs algo.local_lr algo.global_lr
+  algo.local_epochs algo.local_lr algo.global_lr accountant.target
 
 Examples:
   fedpriv
