@@ -11,8 +11,7 @@ TEXT = """\
 fedpriv: private federated learning, with a proven epsilon beside every claimed one
 
 fedpriv [run] [key=value ...]        train; write metrics, epsilons and the model to outputs/
-fedpriv epsilon [--json] [--out file] [key=value ...]
-                                     the epsilon table of the same settings, without training
+fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
 fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
