@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
             "Train methods at one certified epsilon and compare them: the noise of each is solved\n"
             "for it. The folder gets a table (CSV, Markdown, LaTeX), a picture and all numbers.\n\n"
             "  fedpriv compare algo=uldp_avg,uldp_sgd epsilon=2 seed=0..4 rounds=50\n"
-            "  fedpriv compare algo=uldp_avg,uldp_sgd epsilon=2 --tune algo.local_lr=0.01,0.1,1"
+            "  fedpriv compare algo=uldp_avg,uldp_sgd epsilon=2 --tune algo.global_lr=1,10,30"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -35,7 +35,7 @@ Config groups (group=name; --cfg job prints every key with its value):
 
 Frequent keys: rounds seed device resume randomness data.root allocator.n_users
   allocator.n_silos algo.clip algo.noise_multiplier algo.user_rate algo.weighting
-  algo.local_epochs algo.local_lr algo.global_lr
+  algo.local_epochs algo.local_lr algo.global_lr accountant.target
 
 Examples:
   fedpriv
