@@ -10,8 +10,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.training import select
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.optimizers import Sgd
 from fedpriv.training.select import select_trainers
 from fedpriv.training.trainers.base import LocalProblem
@@ -110,9 +112,15 @@ def test_networks_that_draw_random_numbers_are_not_mapped(layer):
     assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
 
 
-def test_embeddings_are_not_stacked():
-    assert list(selected(Tokens(), (4,), [64] * 20, torch.int64)) == ["Vmapped"]
-    assert list(selected(Tokens(), (4,), [64], torch.int64)) == ["Vmapped"]
+@pytest.mark.parametrize("compiler", [True, False])
+def test_embeddings_are_compiled_or_mapped(compiler, monkeypatch):
+    if not compiler:
+        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
+    elif library() is None:
+        pytest.skip("needs a C++ compiler")
+    name = "Compiled" if compiler else "Vmapped"
+    for users in (20, 1):
+        assert list(selected(Tokens(), (4,), [64] * users, torch.int64)) == [name]
 
 
 def test_cost_of_the_published_cnn():
