@@ -1,5 +1,5 @@
 """All messages of whole runs with correlated noise, sent by silos that are killed, lost, drawn or
-asked again: one user moves them together by no more than all begun rounds are charged."""
+asked again: one user moves them together by no more than all rounds that began are charged."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ class Lives:
 
     def __init__(self, exp, killed, sums, follow=()):
         self.exp, self.sums, self.follow = exp, sums, list(follow)
-        self.rows, self.begun, self.models = [], [], []
+        self.rows, self.numbers, self.models = [], [], []
         first, last = killed or (ROUNDS, ROUNDS)
         saved = self.live(None, 1, last, keep=first)
         if killed:
@@ -74,7 +74,7 @@ class Lives:
         except AggregationAbortedError:
             pass
         self.rows.append(dict(self.sums))
-        self.begun.append(number)
+        self.numbers.append(number)
         self.models.append(state)
         return self.follow[len(self.rows) - 1] if self.follow else state
 
@@ -93,10 +93,10 @@ def sums(monkeypatch):
     return found
 
 
-def charged(exp, begun, turn, observer):
+def charged(exp, numbers, turn, observer):
     """The distance in standard deviations that all rounds together charge to a user of a turn."""
     with prepare(exp) as run:
-        queries = [query for number in begun for query in exp.algo.queries(number, run.plan)]
+        queries = [query for number in numbers for query in exp.algo.queries(number, run.plan)]
     own = [
         1 / noise_multiplier(event) ** 2
         for query in queries
@@ -122,7 +122,7 @@ def test_one_user_moves_all_messages_by_no_more_than_is_charged(case, sums):
     shares = []
     for user, rows in enumerate(file.units("user")):
         other = Lives(world(rows), killed, sums, follow=whole.models)
-        assert whole.begun == other.begun
+        assert whole.numbers == other.numbers
         moved = [
             {name: one[name] - two[name] for name in one}
             for one, two in zip(whole.rows, other.rows, strict=True)
@@ -135,7 +135,7 @@ def test_one_user_moves_all_messages_by_no_more_than_is_charged(case, sums):
             del seen["server"]
         for observer, vectors in seen.items():
             length = np.linalg.norm(np.concatenate(vectors)) / (NOISE * CLIP)
-            most = charged(base, whole.begun, user % exp.algo.cycle, observer)
+            most = charged(base, whole.numbers, user % exp.algo.cycle, observer)
             if most:  # 0: no certificate
                 shares.append(length / most)
     assert 0.5 < max(shares) <= 1 + 1e-9
