@@ -106,14 +106,15 @@ def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
     for number, (method, own) in enumerate(here.groupby("method", sort=False)):
         curve = own.groupby("x")["value"].agg(["mean", "std"])
         above = methods - 1 - number  # curves that are drawn later; equal ones stay visible
-        size = {"ms": 3 + 1.5 * min(above, 2), "lw": 1.2 + min(above, 2)}
-        plot_band(axis, curve, label=str(method), marker=MARKERS[number], **size)
+        size = {"ms": 2.5 + min(above, 2), "lw": 1 + 0.6 * min(above, 2)}
+        every = max(1, len(curve) // 5)
+        plot_band(axis, curve, label=str(method), marker=MARKERS[number], markevery=every, **size)
     points = sorted(set(here["x"]))
     if scale and min(points) > 0 and max(points) / min(points) > 20:
         axis.set_xscale("log")
         plain_ticks(axis, points)
     else:
-        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axis.grid(alpha=0.3, lw=0.5)
     axis.tick_params(labelsize=7)
 
@@ -130,7 +131,12 @@ def _title(place: str) -> str:
     for word in place.split(", "):
         key, _, value = word.partition("=")
         last = key.rpartition(".")[2]
-        names = {"n_users": f"{value} users", "allocator": value, "size": f"groups of {value}"}
-        names["data"] = value.replace("_", " ")
+        names = {
+            "allocator": value,
+            "data": value.replace("_", " "),
+            "n_silos": f"{value} silos",
+            "n_users": f"{value} users",
+            "size": f"groups of {value}",
+        }
         parts.append(names.get(last, f"{last.replace('_', ' ')} {value}"))
     return ", ".join(parts)
