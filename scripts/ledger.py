@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import (
@@ -65,6 +66,7 @@ STUDY = "study"
 PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES} | {
     STUDY: ROOT / "docs" / "study.md"
 }
+EARLIER = ROOT / "scripts" / "ledger_earlier.yaml"
 LEDGER = ROOT / "docs" / "papers" / "ledger.md"
 GALLERY = ROOT / "docs" / "papers" / "gallery.md"
 PICTURES = ROOT / "docs" / "assets" / "replications"
@@ -119,6 +121,42 @@ def grid() -> str:
         title = TITLES[paper][0] if paper in TITLES else "Comparisons that no paper makes"
         parts.append(f"### {title}\n\n{count(of_paper(paper))}.\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
+
+
+def changes() -> str:
+    """Verdicts of earlier versions beside the answers, with the numbers of both."""
+    lines = [
+        "| entry | earlier | numbers then | now | numbers now | why |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, known in yaml.safe_load(EARLIER.read_text()).items():
+        entry = entries()[name]
+        now = ", ".join(f"{question}: **{one.answer}**" for question, one in entry.answers.items())
+        lines.append(
+            f"| `{name}` | {known['verdict']} | {known['numbers']} | {now} | "
+            f"{_found_now(entry)} | {known['why']} |"
+        )
+    return "\n".join(lines)
+
+
+def _found_now(entry: Entry) -> str:
+    """The least and the largest difference of each comparison that was run; else what was found."""
+    parts = []
+    for question, decisions in _decisions(entry):
+        for one in decisions:
+            if one.comparison.quantifier != "close":
+                ends = " to ".join(
+                    dict.fromkeys(
+                        f"{end(each.mean for each in one.found):+.3g}" for end in (min, max)
+                    )
+                )
+                about = one.comparison
+                parts.append(
+                    f"{question}, {about.metric.replace('_', ' ')} after {about.round} rounds, "
+                    f"{about.first} minus {about.second}: {ends}"
+                )
+    found = [one.found for one in entry.answers.values()]
+    return "; ".join(parts or dict.fromkeys(found))
 
 
 def numbers() -> str:
@@ -325,7 +363,12 @@ def pages() -> dict[Path, str]:
     for name, path in PLACES.items():
         found[path] = _between(path.read_text(), f"ledger: {name}", "ledger", answers(name))
     text = LEDGER.read_text()
-    for mark, content in (("grid", grid()), ("numbers", numbers()), ("measured", measured())):
+    for mark, content in (
+        ("grid", grid()),
+        ("numbers", numbers()),
+        ("changes", changes()),
+        ("measured", measured()),
+    ):
         text = _between(text, mark, mark, content)
     found[LEDGER] = text
     found[GALLERY] = _between(GALLERY.read_text(), "gallery", "gallery", gallery())

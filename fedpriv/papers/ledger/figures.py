@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from fedpriv.papers.ledger.entries import Entry
-from fedpriv.papers.ledger.results import DECIDING, Row
+from fedpriv.papers.ledger.results import DECIDING, Row, place_order
 from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plot_band, plt, save
 
 WIDTH = 6.9
@@ -53,7 +54,7 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
     """A column for each place, or for each question where there is one place; rows for the rest."""
     questions = list(dict.fromkeys(table["question"]))
     metrics = _metrics(entry, table)
-    places = list(dict.fromkeys(table["panel"]))
+    places = sorted(set(table["panel"]), key=place_order)
     across = "panel" if len(places) > 1 else "question"
     columns = places if across == "panel" else questions
     down = list(product(metrics, questions if across == "panel" else places))
@@ -101,13 +102,19 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
 
 def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
     """One panel: a line for each method."""
+    methods = here["method"].nunique()
     for number, (method, own) in enumerate(here.groupby("method", sort=False)):
         curve = own.groupby("x")["value"].agg(["mean", "std"])
-        plot_band(axis, curve, label=str(method), marker=MARKERS[number], ms=3, lw=1.2)
+        above = methods - 1 - number  # curves that are drawn later; equal ones stay visible
+        size = {"ms": 2.5 + min(above, 2), "lw": 1 + 0.6 * min(above, 2)}
+        every = max(1, len(curve) // 5)
+        plot_band(axis, curve, label=str(method), marker=MARKERS[number], markevery=every, **size)
     points = sorted(set(here["x"]))
     if scale and min(points) > 0 and max(points) / min(points) > 20:
         axis.set_xscale("log")
         plain_ticks(axis, points)
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axis.grid(alpha=0.3, lw=0.5)
     axis.tick_params(labelsize=7)
 
@@ -124,6 +131,12 @@ def _title(place: str) -> str:
     for word in place.split(", "):
         key, _, value = word.partition("=")
         last = key.rpartition(".")[2]
-        names = {"n_users": f"{value} users", "allocator": value, "size": f"groups of {value}"}
+        names = {
+            "allocator": value,
+            "data": value.replace("_", " "),
+            "n_silos": f"{value} silos",
+            "n_users": f"{value} users",
+            "size": f"groups of {value}",
+        }
         parts.append(names.get(last, f"{last.replace('_', ' ')} {value}"))
     return ", ".join(parts)

@@ -98,13 +98,26 @@ def _from_text(row: dict[str, str]) -> Row:
     return Row(**texts)
 
 
+def place_order(place: str) -> list[tuple[str, float, str]]:
+    """Sort key for places: by the number or else the text of each of their values."""
+    words = (word.partition("=") for word in place.split(", "))
+    return [(key, *_ordered(value)) for key, _, value in words]
+
+
+def _ordered(value: str) -> tuple[float, str]:
+    try:
+        return float(value), ""
+    except ValueError:
+        return 0.0, value
+
+
 def decide(entry: Entry, question: str, rows: Sequence[Row]) -> list[Decision]:
     """What the deciding runs of a question find; empty without rows."""
     assert entry.replication is not None
     here = [row for row in rows if (row.question, row.phase) == (question, DECIDING)]
     if not here:
         return []
-    places = list(dict.fromkeys(row.place for row in here))
+    places = sorted({row.place for row in here}, key=place_order)
     comparisons = entry.replication.comparisons
     found = [
         differences(

@@ -6,12 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.data.cifar10 import Cifar10Clients
+from fedpriv.data.femnist import MnistWriters
+from fedpriv.data.shakespeare import Shakespeare
 from fedpriv.papers.claimed_certified import all_counterexamples
 from fedpriv.papers.ledger import results
 from fedpriv.papers.ledger.command import PROGRAMS
 from fedpriv.papers.ledger.entries import entries
 from fedpriv.papers.ledger.results import DECIDING, TUNING
 from fedpriv.papers.reproduce import FIGURES
+from fedpriv.papers.uldp_fl.protocol_time import (
+    BLINDING,
+    DECRYPTION,
+    KEYS,
+    PHE,
+    TRAINING,
+    WEIGHTING,
+)
+from fedpriv.util.streams import Streams
 from scripts import measured_peers
 from scripts.ledger import (
     LEDGER,
@@ -167,6 +179,24 @@ def test_partitions_grow_with_the_peers():
     assert (min(found), max(found)) == (1, 6)
 
 
+def test_a_silos_work_dominates_private_weighting_and_grows():
+    """Uldp-FL, Fig. 11: what the paper calls local training includes work on ciphertexts."""
+    seconds = {}
+    for row in rows("uldp_fl/fig11"):
+        seconds.setdefault((row.place, row.method), []).append(row.value)
+    means = {key: sum(values) / len(values) for key, values in seconds.items()}
+    for phe in (False, True):
+        weighting, server = PHE if phe else (WEIGHTING, DECRYPTION)
+        for data in ("heart_disease", "tcga_brca"):
+            silos = []
+            for users in (10, 100):
+                place = f"data={data}, users={users}"
+                silos.append(means[place, TRAINING] + means[place, weighting])
+                others = [means[place, phase] for phase in (KEYS, BLINDING, server)]
+                assert silos[-1] > max(others)
+            assert silos[0] < silos[1]
+
+
 def test_accuracies_beside_table_ii_are_those_of_the_peers_results():
     for name, data in (("fig3_femnist", "MNIST"), ("fig3_shakespeare", "Shakespeare")):
         for number in entries()[f"secured_fl/{name}"].numbers:
@@ -179,6 +209,17 @@ def test_accuracies_beside_table_ii_are_those_of_the_peers_results():
             texts = [own[method] for method in ("Local-only", "FedAvg", "SecureD-FL") if own]
             assert ", ".join(texts) in number.ours
             assert bool(number.ours) == bool(own)
+
+
+@pytest.mark.slow
+def test_the_records_beside_table_i_are_those_that_are_loaded(real_root):
+    ours = [number.ours for number in entries()["secured_fl/table1"].numbers]
+    for text, data in zip(
+        ours, (MnistWriters(real_root), Shakespeare(real_root), Cifar10Clients(real_root))
+    ):
+        corpus = data.load(Streams(0))
+        counted = corpus.train.user.max() + 1, len(corpus.train), len(corpus.test)
+        assert text.endswith(": " + " / ".join(f"{number:,}" for number in counted))
 
 
 @pytest.mark.parametrize("name", [name for name in RUN if rows(name)])
