@@ -163,8 +163,9 @@ class DataSet(ABC):
     @property
     def numbers_are_public(self) -> bool:
         """Whether the number of a user is public knowledge, so that settings may name users by it.
-        It is not if it depends on who else is in the file."""
-        return True
+        It is not if it depends on who else is in the file. A class of somebody else whose records
+        name their users has to say so."""
+        return not self.natural_users or type(self).__module__.split(".")[0] == "fedpriv"
 
     @property
     def read_without_noise(self) -> tuple[str, ...]:

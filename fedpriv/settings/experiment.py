@@ -66,7 +66,8 @@ class Preset:
         # Whoever reads a value checks it as well, but nobody may.
         for key in (f.name for f in fields(self) if f.name != "invent_users"):
             value = getattr(self, key)
-            require(0 < value < math.inf, f"preset.{key}", value, "a positive number")
+            if value is not None:  # the data set's own number of users or silos
+                require(0 < value < math.inf, f"preset.{key}", value, "a positive number")
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,9 @@ class Experiment:
         groups = [group.name for group in self.algo.contributors.groups]
         known = f"null, because a user's number in {type(self.data).__name__} depends on others"
         require(self.data.numbers_are_public or not groups, "algo.budgets", groups, known)
+        turns = self.algo.contributors.turns
+        alike = f"1, because a user's number in {type(self.data).__name__} depends on others"
+        require(self.data.numbers_are_public or turns == 1, "algo.cycle", turns, alike)
         budget = self.accountant.budget
         each = "null, because each group of users has its own (algo.budgets)"
         single = budget is None or not self.algo.budget_limits

@@ -151,6 +151,12 @@ def test_groups_of_users_are_refused(table):
         table(rows(), budgets, "algo.rounds=30")
 
 
+def test_turns_of_users_are_refused(table):
+    """They go by number as well."""
+    with pytest.raises(ConfigError, match=r"^algo\.cycle=2: .*1, because a user's number"):
+        table(rows(), "algo.cycle=2")
+
+
 READ_OFF = {
     "a schema that nobody declares public": replace(PUBLIC, public=False),
     "a scale": replace(PUBLIC, features=(Number("age"), *PUBLIC.features[1:])),
