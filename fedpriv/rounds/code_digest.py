@@ -95,8 +95,26 @@ def _tree(file: Path, changed: int, size: int) -> ast.Module:
 
 @cache
 def _file_digest(file: Path, changed: int, size: int) -> str:
-    text = ast.dump(_tree(file, changed, size), annotate_fields=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_text(_tree(file, changed, size)).encode()).hexdigest()
+
+
+def _text(node: object) -> str:
+    """The code of a tree as text, alike in every version of Python. `ast.dump` is not: versions add
+    fields, and differ in which empty ones they write."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if isinstance(node, ast.JoinedStr):  # some versions put empty texts between its parts
+        return _text([part for part in node.values if _text(part) != "''"])
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = [
+        f"{name}={_text(value)}"
+        for name, value in ast.iter_fields(node)
+        if value is not None and value != []
+    ]
+    return f"{type(node).__name__}({','.join(parts)})"
 
 
 @cache
