@@ -76,8 +76,16 @@ def errors(rows: Sequence[StudyRow], unit: str) -> str:
         f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
         "| --- " * (3 + len(known)) + "|",
     ]
+    least = {
+        epsilon: min(one.row.mean for one in found.values())
+        for epsilon, found in by_epsilon.items()
+        if found
+    }
     for first in by_epsilon[known[-1]].values():
-        shown = (_cell(by_epsilon[epsilon].get(first.row.method)) for epsilon in known)
+        shown = (
+            _cell(by_epsilon[epsilon].get(first.row.method), least.get(epsilon))
+            for epsilon in known
+        )
         lines.append(
             f"| {first.row.method} | {first.row.paper} | {first.row.protects} | "
             f"{' | '.join(shown)} |"
@@ -91,12 +99,15 @@ def errors(rows: Sequence[StudyRow], unit: str) -> str:
     return "\n".join(lines)
 
 
-def _cell(one: ReferenceComparison | None) -> str:
-    """Bold if the difference from the reference is significant."""
+def _cell(one: ReferenceComparison | None, least: float | None) -> str:
+    """The verdict beside the reference where the difference is significant; the smallest mean error
+    of a column, and what is significantly better than the reference, in bold."""
     if one is None:
         return ""
     text = f"{100 * one.row.mean:.1f} ± {100 * one.row.deviation:.1f}"
-    return text if one.verdict == "not resolved" else f"**{text}** {one.verdict}"
+    if one.row.mean == least or one.verdict == "better":
+        text = f"**{text}**"
+    return text if one.verdict == "not resolved" else f"{text} {one.verdict}"
 
 
 def sentences(rows: Sequence[StudyRow], unit: str) -> str:

@@ -100,6 +100,7 @@ def _write(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
+    from fedpriv.reports.assessment.folder_files import text
     from fedpriv.reports.assessment.signing import verification_key
     from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
 
@@ -112,7 +113,8 @@ def _verify(args: argparse.Namespace) -> None:
     except AlteredError as error:
         _refuse(f"{args.verify}: {error}")
     values = found.values
-    print(f"{args.verify}: unaltered since {values['made']}, about the folder {values['folder']}")
+    about = text(f"unaltered since {values['made']}, about the folder {values['folder']}")
+    print(f"{args.verify}: {about}")
     print(f"key: {found.key.fingerprint}")
     if key is None:
         print(
@@ -124,7 +126,7 @@ def _verify(args: argparse.Namespace) -> None:
         print("The folder was not looked at: name it to see whether its files are still the same.")
         return
     if changed := changed_files(values, args.folder):
-        _refuse(f"{args.folder} is not the folder of this report: {'; '.join(changed)}")
+        _refuse(f"{args.folder} is not the folder of this report: {text('; '.join(changed))}")
     print(f"{args.folder}: the files are those of the report")
 
 

@@ -152,8 +152,11 @@ def alarms(runs: Sequence[Facts]) -> list[str]:
 def renderer_digest() -> str:
     """A digest of the code that makes a page from contents: equal renderers make equal pages."""
     found = hashlib.sha256()
-    for name in ("page.py", "page.css", "chart.py", "parts.py", "plain_words.py"):
-        found.update((package_files(__package__) / name).read_bytes())
+    here = package_files(__package__).iterdir()
+    for entry in sorted(here, key=lambda entry: entry.name):
+        if entry.name.endswith((".py", ".css")):
+            text = entry.read_bytes()
+            found.update(f"{entry.name} {len(text)} ".encode() + text)
     return found.hexdigest()[:16]
 
 

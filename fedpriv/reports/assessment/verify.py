@@ -17,8 +17,9 @@ from typing import Any
 from fedpriv.crypto.signatures import VerificationKey
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.contents import SCHEMA, renderer_digest, run_folders
+from fedpriv.reports.assessment.contents import SCHEMA, alarms, renderer_digest, run_folders
 from fedpriv.reports.assessment.page import JSON_BEGINS, JSON_ENDS, page
+from fedpriv.reports.assessment.run_facts import DIGESTED
 from fedpriv.reports.assessment.signing import (
     SIGNATURE,
     canonical,
@@ -97,8 +98,9 @@ def _verified_page(content: bytes) -> Verified:
         raise AlteredError("altered: the signature does not fit")
     values = _contents_of(signed)
     _require_named(values, key)
+    _require_fields(values)
     same = values.get("renderer") == renderer_digest()
-    if same and page(dict(values)) != signed:
+    if same and _rendered(values) != signed:
         raise AlteredError("the page shows something else than its contents, and was signed so")
     return Verified(values, VerificationKey(key), rendered=same)
 
@@ -115,6 +117,7 @@ def _verified_json(content: bytes) -> Verified:
         raise AlteredError("no signed report: altered, or not signed") from error
     if not whole or values.get("schema") != SCHEMA:
         raise AlteredError("altered: the signature does not fit")
+    _require_fields(values)
     return Verified(values, VerificationKey(key), rendered=None)
 
 
@@ -129,6 +132,30 @@ def _contents_of(signed: bytes) -> dict[str, Any]:
             "it carries no contents of the schema that this version knows"
         ) from error
     return values
+
+
+def _rendered(values: Mapping[str, Any]) -> bytes:
+    """The page of contents that a stranger may have written; empty if they make none, or if they
+    leave out what their runs demand to be said first."""
+    try:
+        return page(dict(values)) if values["alarms"] == alarms(values["runs"]) else b""
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return b""
+
+
+def _require_fields(values: Mapping[str, Any]) -> None:
+    """Raise AlteredError unless the values that are printed or compared are there."""
+    runs = values.get("runs")
+    fits = all(isinstance(values.get(name), str) for name in ("made", "folder"))
+    if not fits or not isinstance(runs, list) or not all(map(_has_files, runs)):
+        raise AlteredError("its contents do not fit the schema, and were signed so")
+
+
+def _has_files(run: object) -> bool:
+    if not isinstance(run, dict) or not isinstance(run.get("folder"), str):
+        return False
+    files_of_run = run.get("files")
+    return isinstance(files_of_run, dict) and set(files_of_run) <= set(DIGESTED)
 
 
 def _require_named(values: Mapping[str, Any], key: bytes) -> None:

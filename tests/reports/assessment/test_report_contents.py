@@ -1,0 +1,348 @@
+"""What a report says of a folder: warnings, checks, whose data, audits, and what it leaves out."""
+
+import csv
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+import yaml
+from command import run
+from fake_runs import fake_run
+
+from fedpriv.errors import FedprivError
+from fedpriv.reports.assessment.contents import (
+    ALARMS,
+    CONTRADICTORY,
+    INVALID,
+    INVENTED,
+    SCHEMA_FILE,
+    SIMULATION,
+    contents,
+)
+from fedpriv.reports.assessment.page import page
+from fedpriv.reports.assessment.plain_words import GLOSSES, guess
+from fedpriv.runs.records import ALWAYS_UNCOVERED
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
+SMALL = ["rounds=2", "preset.local_epochs=1", "quiet=true"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A seeded run, one with noise of the operating system, and a sweep."""
+    root = tmp_path_factory.mktemp("folders")
+    for name, words in {"seeded": [], "system": ["randomness=system"]}.items():
+        done = run(*SMALL, *words, f"hydra.run.dir={name}", cwd=root)
+        assert done.returncode == 0, done.stderr
+    words = ["-m", *SMALL, "algo.noise_multiplier=2,5", "seed=0,1", "hydra.sweep.dir=sweep"]
+    assert run(*words, "hydra/launcher=side_by_side", cwd=root).returncode == 0
+    return root
+
+
+@pytest.fixture
+def seeded(folders, tmp_path):
+    """A copy of the seeded run, to be edited."""
+    shutil.copytree(folders / "seeded", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def rewrite(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def results(values):
+    return {check["what"]: check["result"] for check in values["runs"][0]["checks"]}
+
+
+@pytest.mark.parametrize("name", ["seeded", "system", "sweep"])
+def test_contents_fit_the_published_schema(folders, name):
+    SCHEMA.validate(contents(folders / name, purpose="a purpose", controller="a hospital"))
+
+
+def test_a_schema_that_asks_for_everything_can_fail(folders):
+    values = contents(folders / "seeded")
+    for key in values:
+        with pytest.raises(jsonschema.ValidationError):
+            SCHEMA.validate({name: value for name, value in values.items() if name != key})
+
+
+def test_a_report_says_what_its_folder_says(folders):
+    [facts] = contents(folders / "seeded")["runs"]
+    with open(folders / "seeded" / "epsilon.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["round"] == "2"]
+    for row in facts["epsilons"]:
+        own = [float(one["certified"]) for one in rows if one["observer"] == row["observer"]]
+        assert row["certified"] == min(own)
+    assert {row["observer"] for row in facts["epsilons"]} == {"released model", "server", "silo"}
+    status = json.loads((folders / "seeded" / "status.json").read_text())
+    for name in ("source", "records", "allocation", "effective", "code"):
+        assert facts["digests"][name] == status["identity"][name]
+    assert facts["command"].startswith("fedpriv rounds=2 ")
+    assert (facts["state"], facts["rounds"], facts["rounds_done"]) == ("done", 2, 2)
+    assert facts["users"] == {"from": "allocator", "n_users": 50, "n_silos": 3}
+    assert facts["metrics"]["accuracy"]["label"] == "released"
+    assert [point["round"] for point in facts["curve"]] == [1, 2]
+
+
+def test_each_assumption_stands_once_with_those_whom_it_is_about(folders):
+    values = contents(folders / "sweep")
+    texts = [one["text"] for one in values["assumptions"]]
+    assert len(set(texts)) == len(texts) > 5
+    [messages] = [
+        one for one in values["assumptions"] if "every silo's noised message" in one["text"]
+    ]
+    assert messages["observers"] == ["server"]
+    assert set(ALWAYS_UNCOVERED) < set(values["not_covered"])
+
+
+def test_glosses_are_of_assumptions_that_runs_have(folders):
+    known = [
+        one["text"]
+        for name in ("seeded", "system")
+        for one in contents(folders / name)["assumptions"]
+    ]
+    for begin in GLOSSES:
+        assert any(text.startswith(begin) for text in known), begin
+
+
+def test_a_simulation_says_so_first(folders):
+    values = contents(folders / "seeded")
+    assert values["alarms"] == [SIMULATION, INVENTED]
+    first = re.search(r"<body>(.*?)</p>", page(values).decode(), re.DOTALL)[1]
+    assert "SIMULATION" in first
+    assert contents(folders / "system")["alarms"] == [INVENTED]
+    assert contents(folders / "sweep")["alarms"] == [SIMULATION, INVENTED]
+
+
+@pytest.mark.parametrize("state", ["interrupted", "failed", "running"])
+def test_an_unfinished_run_says_so_first(seeded, state):
+    rewrite(seeded / "status.json", state=state, reason="a <b>reason</b>")
+    expected = ALARMS["killed" if state == "running" else state]
+    assert contents(seeded)["alarms"][0] == expected
+    done = run("report", str(seeded), cwd=seeded.parent)
+    assert (done.returncode, expected in done.stderr) == (0, True)
+
+
+def test_a_run_that_is_not_private_says_so(folders, tmp_path):
+    shutil.copytree(folders / "system", tmp_path / "run")
+    rewrite(tmp_path / "run" / "status.json", dp_valid=False)
+    assert contents(tmp_path / "run")["alarms"][0] == INVALID
+
+
+def test_a_true_folder_agrees_with_itself(folders):
+    for name in ("seeded", "system"):
+        assert set(results(contents(folders / name)).values()) == {"agrees"}
+
+
+def smaller_epsilon(folder):
+    path = folder / "epsilon.csv"
+    path.write_text(re.sub(r",pld,[\d.]+,", ",pld,0.001,", path.read_text()))
+
+
+def more_noise(folder):
+    path = folder / "config.yaml"
+    path.write_text(path.read_text().replace("noise_multiplier: 5.0", "noise_multiplier: 50.0"))
+
+
+def as_system(folder):
+    path = folder / "config.yaml"
+    path.write_text(path.read_text().replace("randomness: simulation", "randomness: system"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "check"),
+    [
+        (smaller_epsilon, "accounted anew"),
+        (smaller_epsilon, "digests in the checkpoint"),
+        (more_noise, "digests in the checkpoint"),
+        (as_system, "randomness in status.json"),
+        (lambda folder: rewrite(folder / "status.json", dp_valid=True), "dp_valid"),
+        (lambda folder: rewrite(folder / "status.json", rounds=3), "rounds in status.json"),
+    ],
+)
+def test_a_folder_that_was_edited_contradicts_itself(seeded, edit, check):
+    edit(seeded)
+    values = contents(seeded)
+    assert values["alarms"][0] == CONTRADICTORY
+    found = [result for what, result in results(values).items() if check in what]
+    assert found == ["contradicts"]
+
+
+def test_a_smaller_epsilon_is_found_without_a_checkpoint(seeded):
+    (seeded / "checkpoint.safetensors").unlink()
+    smaller_epsilon(seeded)
+    assert "contradicts" in results(contents(seeded)).values()
+    assert "contradicts" not in results(contents(seeded, recompute=False)).values()
+
+
+def test_all_text_of_a_folder_is_escaped(seeded):
+    evil = '<script>alert(1)</script><img src="http://x.example/a">\u202e"\'&'
+    rewrite(
+        seeded / "status.json", label=evil, warnings=[evil], commit=evil, reason=evil, state=evil
+    )
+    rewrite(seeded / "status.json", not_covered=[evil], versions={evil: evil}, metric=evil)
+    path = seeded / "epsilon.csv"
+    quoted = evil.replace('"', '""')
+    path.write_text(path.read_text().replace("released model", f'"{quoted}"'))
+    (seeded / ".hydra" / "overrides.yaml").write_text(json.dumps([evil]))
+    values = contents(seeded, purpose=evil, controller=evil)
+    shown = page(values).decode()
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "\u202e" not in shown
+    assert "\\u202e" in shown
+    tags = set(re.findall(r"<([a-z0-9]+)", shown))
+    assert not tags & {"script", "img", "iframe", "link", "object", "embed", "form", "base", "a"}
+
+
+def test_a_page_asks_nobody(folders):
+    shown = page(contents(folders / "sweep")).decode()
+    assert "Content-Security-Policy" in shown
+    assert not re.search(r"""(?:src|href)=|url\(|@import|https?:""", shown)
+
+
+def test_the_page_carries_its_contents(folders):
+    values = contents(folders / "seeded")
+    inside = re.search(r'<pre id="contents">(.*?)</pre>', page(values).decode(), re.DOTALL)[1]
+    assert json.loads(html.unescape(inside)) == values
+
+
+def test_a_public_page_leaves_diagnostics_out(folders):
+    private = contents(folders / "seeded")
+    values = contents(folders / "seeded", public=True)
+    SCHEMA.validate(values)
+    [before], [after] = private["runs"], values["runs"]
+    shown = page(values).decode()
+    for name in ("source", "records", "allocation"):
+        assert before["digests"][name] not in shown
+    assert before["records"] == 455
+    assert after["records"] is None
+    assert set(after["metrics"]) == {"loss", "accuracy", "balanced_accuracy", "error"}
+    assert "contribution_norm" in before["metrics"]
+    assert "metrics.csv" not in after["files"]
+
+
+def test_a_sweep_has_its_table_and_a_line_for_each_setting(folders):
+    values = contents(folders / "sweep")
+    assert (values["kind"], len(values["runs"])) == ("sweep", 4)
+    groups = values["comparison"]["groups"]
+    assert [group["n"] for group in groups] == [2, 2]
+    assert page(values).decode().count("<polyline") >= 2
+
+
+def test_a_sweep_of_unfinished_runs_has_no_table(tmp_path):
+    fake_run(tmp_path / "0", "A", [0.1, 0.2], (1.0, None), state="failed")
+    values = contents(tmp_path)
+    SCHEMA.validate(values)
+    assert "no finished run" in values["comparison"]["why_not"]
+
+
+@pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b'a,b\n"', b"a\n1,2\n"])
+def test_a_damaged_file_ends_in_one_line_or_is_shown_as_it_is(seeded, name, content):
+    (seeded / name).write_bytes(content)
+    refused, values = "", None
+    try:
+        values = contents(seeded)
+    except FedprivError as error:
+        refused = str(error)
+    if values is None:
+        assert name in refused
+        assert "\n" not in refused
+    else:
+        SCHEMA.validate(values)
+        page(values)
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, [[1]], {"a": {"b": []}}, True, 1e400])
+def test_values_of_any_kind_make_a_page(seeded, value):
+    for key in json.loads((seeded / "status.json").read_text()):
+        if key != "state":
+            rewrite(seeded / "status.json", **{key: value})
+    values = contents(seeded, recompute=False)
+    SCHEMA.validate(values)
+    page(values)
+
+
+def test_code_of_a_stranger_is_not_run(seeded, tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("raise SystemExit('run')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = yaml.safe_load((seeded / "config.yaml").read_text())
+    settings["algo"]["_target_"] = "evil.Method"
+    (seeded / "config.yaml").write_text(yaml.safe_dump(settings))
+    values = contents(seeded)
+    assert results(values)[
+        "certified epsilons in epsilon.csv, accounted anew from the settings"
+    ] == ("not checked")
+    assert "evil" not in sys.modules
+
+
+def test_an_audit_of_other_settings_is_refused(folders, seeded):
+    from fedpriv.reports.audit_file import write_audit
+
+    settings = yaml.safe_load((seeded / "config.yaml").read_text())
+    row = {"observer": "server", "unit": "user", "certified": 2.0, "audited": 1.0, "estimate": 1.5}
+    row |= {"estimate_low": 1.2, "estimate_high": 1.9, "rounds": 2, "refuted": False}
+    job = {"rows": [row], "premises": [{"name": "noise", "refuted": False}]}
+    audit = seeded / "audit"
+    audit.mkdir()
+    write_audit(
+        audit / "audit.json", 0.95, [{"settings": settings | {"seed": 7, "rounds": 1}, **job}]
+    )
+    done = run("report", str(seeded), cwd=seeded.parent)
+    assert done.returncode == 0, done.stderr
+    values = json.loads((seeded / "report.json").read_text())
+    SCHEMA.validate(values)
+    assert values["audits"][0]["rows"][0]["estimate_high"] == 1.9
+    assert "1.5 (1.2 to 1.9)" in (seeded / "report.html").read_text()
+    settings["mechanism"]["noise_multiplier"] = 1.0
+    write_audit(audit / "audit.json", 0.95, [{"settings": settings, **job}])
+    done = run("report", str(seeded), cwd=seeded.parent)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "an audit of the settings of this run" in done.stderr
+
+
+def test_a_report_needs_no_torch(folders):
+    program = (
+        "import sys; from fedpriv.cli import main; "
+        "main(['report', 'sweep', '--out', 'x.html']); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folders, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "folder="),
+        (["nowhere"], "nowhere: there is no such folder"),
+        (["."], "no run at or below it"),
+        (["seeded", "--out", "x.pdf"], "--out=x.pdf"),
+        (["seeded", "--out", "nowhere/x.html"], "--out=nowhere/x.html"),
+        (["seeded", "--audit", "nowhere"], "--audit=nowhere"),
+        (["seeded", "--key", "x"], "--key=x"),
+        (["--verify", "nowhere"], "nowhere: cannot be read"),
+        (["--verify", "x", "--sign", "y"], "--sign=y"),
+    ],
+)
+def test_wrong_words_end_in_one_line(folders, tmp_path, words, named):
+    (tmp_path / "seeded").symlink_to(folders / "seeded")
+    done = run("report", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert named in done.stderr
+
+
+def test_how_sure_an_observer_can_become():
+    """Bayes' rule at even odds: e^epsilon to one."""
+    assert guess(0.0) == "at most 50 %"
+    assert guess(1.0) == "at most 74 %"
+    assert guess(2.5) == "at most 93 %"
+    assert guess(30.0) == "nearly certain (over 99.9 %)"
+    assert guess("inf") == "certain"
