@@ -3,17 +3,21 @@
 A description is made of dataclasses, arrays, tensors and plain values. It travels as a JSON text,
 in which dataclasses stand by name, and a list of arrays. Who reads it imports the named classes
 from its own disk and creates instances from their fields. It never unpickles, and calls nothing but
-dataclasses and enumerations.
+dataclasses and enumerations. Importing a module runs it, so a module that is not loaded yet is
+looked for first: its source must define the class, and it must not be of Python itself.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,15 +184,41 @@ _KINDS: dict[str, Callable[[_Reader, dict[str, Any]], Any]] = {
 def _located(path: str) -> type:
     """The class that a path names. Raises ValueError for what is no class."""
     module, _, name = path.partition(":")
+    if module not in sys.modules and not _defines(module, name):
+        raise ValueError(f"{path} cannot be imported (no module defines it)")
     try:
         found: Any = import_module(module)
-    except ImportError as error:
+    except (Exception, SystemExit) as error:  # of the module's own code
         raise ValueError(f"{path} cannot be imported ({error})") from error
     for part in name.split("."):
         found = getattr(found, part)
     if not isinstance(found, type):
         raise ValueError(f"{path} is no class")
     return found
+
+
+def _defines(module: str, name: str) -> bool:
+    """Whether the source of a module defines the class `name`. Runs nothing."""
+    top, *rest = module.split(".")
+    if top in sys.stdlib_module_names or "" in (top, *rest) or rest[-1:] == ["__main__"]:
+        return False
+    try:
+        spec: ModuleSpec | None = find_spec(top)
+        for depth, _ in enumerate(rest, start=2):
+            inside = spec.submodule_search_locations if spec is not None else None
+            full = ".".join([top, *rest][:depth])
+            spec = PathFinder.find_spec(full, inside) if inside is not None else None
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            return False
+        body: list[ast.stmt] = ast.parse(Path(spec.origin).read_bytes()).body
+    except (ImportError, ValueError, SyntaxError, OSError, RecursionError):
+        return False
+    for part in name.split("."):
+        found = [one for one in body if isinstance(one, ast.ClassDef) and one.name == part]
+        if not found:
+            return False
+        body = found[-1].body
+    return True
 
 
 def _is_tensor(value: Any) -> bool:

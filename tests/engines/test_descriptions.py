@@ -157,6 +157,52 @@ def test_forged_descriptions_run_nothing_and_are_one_error(message, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
+RUNS_WHEN_IMPORTED = """\
+from pathlib import Path
+Path("ran").touch()
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "path", ["forged_script:X", "forged_script:X.Y", "forged_package.__main__:X", "this:X", ":X"]
+)
+def test_a_module_without_the_class_is_not_imported(path, tmp_path, monkeypatch, capsys):
+    """Importing a script runs it. `this` prints a poem, other modules of Python open a browser."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("forged_script.py").write_text(RUNS_WHEN_IMPORTED)
+    Path("forged_package").mkdir()
+    Path("forged_package/__init__.py").touch()
+    Path("forged_package/__main__.py").write_text(RUNS_WHEN_IMPORTED + "class X: ...\n")
+    with pytest.raises(ValueError, match="cannot be imported"):
+        restore(forged(**{"class": path, "fields": {}}))
+    assert not Path("ran").exists()
+    assert not capsys.readouterr().out
+
+
+def test_a_module_that_ends_the_process_is_one_error(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "forged_ends.py").write_text("class X: ...\nraise SystemExit(3)\n")
+    with pytest.raises(ValueError, match="cannot be imported"):
+        restore(forged(**{"class": "forged_ends:X", "fields": {}}))
+
+
+def test_a_module_that_is_not_loaded_yet_is_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_parts").mkdir()
+    (tmp_path / "own_parts" / "spec.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedpriv.parties.party import PartySpec\n"
+        "@dataclass(frozen=True)\n"
+        "class Own(PartySpec):\n"
+        "    number: int\n"
+        "    def open(self, memory): ...\n"
+    )
+    restored = restore(forged(**{"class": "own_parts.spec:Own", "fields": {"number": 3}}))
+    assert restored.number == 3
+
+
 def test_no_pickle_is_read_where_parties_live():
     """A party's process would have to import one of these to unpickle."""
     import ast

@@ -7,6 +7,8 @@ import pytest
 import torch
 from claim_examples import EVERYBODY, changed
 from opacus import PrivacyEngine
+from opacus.optimizers.ddp_perlayeroptimizer import DistributedPerLayerOptimizer
+from opacus.utils.batch_memory_manager import BatchMemoryManager
 
 import fedpriv
 from fedpriv.claims.reading import parse, read
@@ -17,17 +19,24 @@ from fedpriv.errors import ConfigError
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def train(epochs=2, batches_a_step=1, **settings):
-    """Weights after a short private training."""
+def private(**settings):
+    """A model, an optimizer, a loader of Opacus, and the loader that it was made from."""
     torch.manual_seed(3)
     model = torch.nn.Linear(5, 1)
     data = torch.utils.data.TensorDataset(torch.randn(40, 5), torch.randn(40, 1))
-    model, optimizer, loader = PrivacyEngine().make_private(
+    plain = torch.utils.data.DataLoader(data, batch_size=8)
+    made = PrivacyEngine().make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=torch.utils.data.DataLoader(data, batch_size=8),
+        data_loader=plain,
         **{"noise_multiplier": 1.5, "max_grad_norm": 1.2} | settings,
     )
+    return *made, plain
+
+
+def train(epochs=2, batches_a_step=1, **settings):
+    """Weights after a short private training."""
+    model, optimizer, loader, _ = private(**settings)
     for _ in range(epochs):
         for number, (x, y) in enumerate(loader, start=1):
             (model(x) - y).square().mean().backward()
@@ -156,3 +165,111 @@ def test_what_is_not_proved_spends_any_budget_at_once(settings):
 def test_a_wrong_budget_is_refused(wrong):
     with pytest.raises(ConfigError), fedpriv.record(**wrong):
         pass
+
+
+def step(model, optimizer, x, y):
+    (model(x) - y).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_parts_of_one_sample_are_one_step():
+    with fedpriv.record() as recording:
+        model, optimizer, loader, _ = private()
+        with BatchMemoryManager(
+            data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
+        ) as parts:
+            for x, y in parts:
+                step(model, optimizer, x, y)
+    [release] = recording.as_data()["releases"]
+    assert (release["times"], release["clip"], release["sampling"]["rate"]) == (5, 1.2, 0.2)
+
+
+def test_samples_joined_by_skipped_steps_are_not_one_poisson_sample():
+    """Opacus itself then counts one batch."""
+    with fedpriv.record() as recording:
+        model, optimizer, loader, _ = private()
+        for number, (x, y) in enumerate(loader, start=1):
+            optimizer.signal_skip_step(number < 5)
+            step(model, optimizer, x, y)
+    [release] = recording.as_data()["releases"]
+    assert (release["times"], release["clip"]) == (1, "unknown")
+    assert release["sampling"] == {"rule": "unknown"}
+
+
+def test_batches_that_the_loader_did_not_draw_for_the_step_are_not_poisson():
+    with fedpriv.record() as recording:
+        model, optimizer, loader, plain = private()
+        for x, y in plain:
+            step(model, optimizer, x, y)
+    [other] = recording.as_data()["releases"]
+    assert other["sampling"] == {"rule": "unknown"}
+    with fedpriv.record() as recording:
+        model, optimizer, loader, _ = private()
+        for x, y in list(loader) * 2:
+            step(model, optimizer, x, y)
+    drawn, again = recording.as_data()["releases"]
+    assert (drawn["times"], drawn["sampling"]["rate"]) == (5, 0.2)
+    assert (again["times"], again["sampling"]) == (5, {"rule": "unknown"})
+
+
+def test_an_optimizer_of_before_spends_any_budget():
+    """As one that a fixture makes, or a client keeps from message to message."""
+    with fedpriv.record():
+        before = private()
+    for model, optimizer, loader, _ in (before, private()):
+        x, y = next(iter(loader))
+        said = pytest.raises(BudgetSpentError, match="after 0 steps")
+        with said, fedpriv.record(budget=1e3, delta=1e-5):
+            step(model, optimizer, x, y)
+
+
+LAYERS = {"max_grad_norm": [3.0, 4.0], "clipping": "per_layer"}
+
+
+@pytest.mark.parametrize("settings", [LAYERS, {"grad_sample_mode": "ghost"}])
+def test_noise_scaled_by_another_bound_than_the_clip_is_not_proved(settings):
+    """Both clip to a bound that is not the optimizer's own, which scales the noise."""
+    with fedpriv.record() as recording:
+        made = private(criterion=torch.nn.MSELoss(), **settings)
+        model, optimizer, loader = made[0], made[1], made[-2]
+        loss = made[2] if len(made) == 5 else torch.nn.MSELoss()
+        for number, (x, y) in enumerate(loader):
+            optimizer.max_grad_norm *= 0.001 if number == 2 else 1.0
+            loss(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    proved, shrunk = recording.as_data()["releases"]
+    assert (proved["times"], shrunk["times"]) == (2, 3)
+    assert proved["clip"] != "unknown"
+    assert shrunk["clip"] == "unknown"
+
+
+def test_a_bound_that_changes_between_parts_of_a_sample_is_not_proved():
+    with fedpriv.record() as recording:
+        model, optimizer, loader, _ = private()
+        with BatchMemoryManager(
+            data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
+        ) as parts:
+            for x, y in parts:
+                step(model, optimizer, x, y)
+                optimizer.max_grad_norm *= 0.5
+    assert recording.as_data()["releases"][0]["clip"] == "unknown"
+
+
+def test_noise_of_a_backward_pass_is_counted(monkeypatch):
+    """Opacus's distributed optimizer with a bound for each layer adds it there."""
+    for name in ("get_rank", "get_world_size"):
+        monkeypatch.setattr(torch.distributed, name, lambda: 0)
+    model = torch.nn.Linear(2, 1)
+    with fedpriv.record(budget=1e3, delta=1e-5):
+        optimizer = DistributedPerLayerOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            noise_multiplier=1.0,
+            max_grad_norm=[1.0, 1.0],
+            expected_batch_size=1,
+        )
+        for parameter in optimizer.params:
+            parameter.grad_sample = torch.zeros(1, *parameter.shape)
+        with pytest.raises(BudgetSpentError):
+            optimizer.step()
