@@ -6,7 +6,7 @@ layers holds only as long as `appearance` stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
+
+from fedpriv.training.own_code import frozen, own_code
 
 HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
 GLOBAL_HOOKS = tuple(
@@ -88,11 +90,11 @@ def _forward_of(of: type[nn.Module]) -> Any:
 
 def appearance(model: nn.Module) -> Hashable:
     """What may change what a network computes, except for the values of its parameters and buffers:
-    types, settings, hooks, patches, and which parameters are trained."""
+    types, settings, hooks, patches, which parameters are trained, and what their code reads."""
     known = _SEEN.get()
     if known is not None and known[0] is model:
         return known[1]
-    return _torch(), tuple(map(_appearance, model.modules()))
+    return _torch(), tuple(own_code(model).seen), tuple(map(_appearance, model.modules()))
 
 
 def _torch() -> Hashable:
@@ -124,28 +126,14 @@ def _appearance(part: nn.Module) -> Hashable:
     for value in islice(own.values(), internal, None):
         if type(value) in _PLAIN:
             found.append((type(value), value))
-        elif (frozen := _frozen(value)) is not None:
-            found.append(frozen)
+        elif (plain := frozen(value)) is not None:
+            found.append(plain)
         elif not trusted or callable(value):
             found.append(id(value))
     return tuple(found)
 
 
 _PLAIN = (bool, int, float, str, type(None))
-
-
-def _frozen(value: object) -> Hashable | None:
-    """What `value` is, if numbers, texts and their collections say it all; else None."""
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, dict):
-        parts: Iterable[object] = (part for pair in value.items() for part in pair)
-    elif isinstance(value, tuple | list):
-        parts = value
-    else:
-        return None
-    frozen = tuple(map(_frozen, parts))
-    return None if None in frozen else (type(value).__name__, frozen)
 
 
 def _is_pure(value: object) -> bool:
@@ -164,7 +152,7 @@ def has_hidden_attributes(model: nn.Module) -> bool:
     """Whether an attribute of a module outside torch is neither plain nor a function without
     variables of its own."""
     return not all(
-        _frozen(value) is not None or _is_pure(value)
+        frozen(value) is not None or _is_pure(value)
         for part in model.modules()
         if not type(part).__module__.startswith("torch.nn.")
         for name, value in vars(part).items()

@@ -17,10 +17,11 @@ from fedpriv.training.layers.chain import LayerChain, chain_of
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.traced import Call, UnmappedError, read_calls
 from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.own_code import own_code
 from fedpriv.training.untouched import HOOKS, appearance, has_hidden_attributes, torch_is_untouched
 from fedpriv.training.vectors import call, flatten, unflatten
 
-BATCHES = 2, 5
+BATCHES = 1, 2, 5
 """Numbers of records of the passes that are compared."""
 POINTS = 2
 """Parameters at which they are compared: the network's own, and others close to them."""
@@ -50,6 +51,7 @@ def traced_chain(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
         calls = read_calls(own, zeros)
     if appearance(own) != before:
         raise UnmappedError("its forward pass changes the network")
+    _require_plain_code(own)
     chain = chain_of(model, shape, dtype, _of(model, own, calls), traced=True)
     _compare(own, chain, shape, dtype)
     if appearance(own) != before:
@@ -77,6 +79,15 @@ def require_transparent(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad or parameter._backward_hooks:
             raise UnmappedError(f"parameter {name} is frozen or has hooks")
+
+
+def _require_plain_code(model: nn.Module) -> None:
+    """Raise UnmappedError for code that may do something else elsewhere than where it is traced."""
+    code = own_code(model)
+    if code.hidden is not None:
+        raise UnmappedError(f"its code reads {code.hidden}, which may change unseen")
+    if code.blind is not None:
+        raise UnmappedError(f"its code has {code.blind}, from which a trace may hide")
 
 
 def _of(model: nn.Module, own: nn.Module, calls: Sequence[Call]) -> list[Call]:

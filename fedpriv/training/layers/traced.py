@@ -71,7 +71,8 @@ class _Tracer(fx.Tracer):
 
 def trace(model: nn.Module) -> fx.Graph:
     """The graph of `model` as it is now. Runs its code; raises UnmappedError where it cannot be
-    traced, or twice in different ways."""
+    traced, or twice in different ways, or if it draws random numbers between its layers."""
+    before = torch.get_rng_state()
     try:
         one, other = (_Tracer().trace(model) for _ in range(2))
     except Exception as error:
@@ -79,6 +80,8 @@ def trace(model: nn.Module) -> fx.Graph:
         raise UnmappedError(f"torch.fx cannot trace its forward pass ({line[:90]})") from error
     if str(one) != str(other):
         raise UnmappedError("two traces of its forward pass differ")
+    if not torch.equal(before, torch.get_rng_state()):
+        raise UnmappedError("its forward pass draws random numbers between its layers")
     return one
 
 
@@ -167,6 +170,8 @@ class Reader:
         elif len(node.args) != 1 or arguments:
             raise UnmappedError(f"{name} reads more than one tensor")
         x = self.place(node.args[0])
+        if getattr(module, "inplace", False):
+            self._overwrite(node)
         if kind in (nn.LSTM, nn.GRU, nn.MultiheadAttention):
             self.returned[node] = self._append(name, _first_result(module), x)
         elif kind is nn.TransformerEncoderLayer:
@@ -214,7 +219,11 @@ class Reader:
 
     def _operation(self, node: fx.Node) -> None:
         target = node.target
-        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        name = _name(node)
+        if node.op == "call_function" and target not in FUNCTIONS:
+            raise UnmappedError(f"the function {name} is not in the table of layers")
+        if _overwrites(node, name):
+            self._overwrite(node)
         if target is operator.getitem:
             self._item(node)
         elif all(shapes.get(node.name) is None for shapes in self.shapes):
@@ -235,6 +244,23 @@ class Reader:
             self.add(node, node.name, module, self.place(source))
         else:
             raise UnmappedError(f"the operation {name} is not in the table of layers")
+
+    def _overwrite(self, node: fx.Node) -> None:
+        """Raise UnmappedError where somebody else reads a tensor that is overwritten: a trace keeps
+        it as it was."""
+        source: Any = node
+        while isinstance(source, fx.Node) and self._is_a_view(source):
+            source = source.args[0] if source.args else None
+            if isinstance(source, fx.Node) and (len(source.users) > 1 or source.op in INPUTS):
+                raise UnmappedError(f"{node.name} overwrites what others read")
+
+    def _is_a_view(self, node: fx.Node) -> bool:
+        """Whether its numbers may lie where those lie that it reads."""
+        if node.op == "call_module":
+            module = self.model.get_submodule(str(node.target))
+            return isinstance(module, VIEWS) or bool(getattr(module, "inplace", False))
+        name = _name(node)
+        return name in VIEW_NAMES or _overwrites(node, name)
 
     def _item(self, node: fx.Node) -> None:
         source, index = node.args
@@ -281,6 +307,22 @@ class Reader:
         self.add(node, node.name, MeanOfSteps(), self.place(source))
 
 
+def _name(node: fx.Node) -> str:
+    """Of the function or method that it calls."""
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _overwrites(node: fx.Node, name: str) -> bool:
+    """Whether an operation may write its result where it reads."""
+    return (
+        name.endswith("_")
+        or name == "iadd"
+        or any(own is True for own in node.args[1:])
+        or bool(node.kwargs.get("inplace"))
+    )
+
+
 def _first_result(module: nn.Module) -> nn.Module:
     if isinstance(module, nn.RNNBase):
         return Recurrence(module)
@@ -315,6 +357,9 @@ def _reshaped(before: tuple[int, ...], after: tuple[int, ...]) -> nn.Module:
 
 RESHAPES = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous"}
 ADDITIONS = {"add", "iadd", "add_"}
+INPUTS = "placeholder", "get_attr"
+VIEWS = nn.Identity, nn.Flatten, nn.Dropout
+VIEW_NAMES = {*RESHAPES, "getitem", "dropout", "squeeze_", "transpose", "permute", "detach"}
 
 
 def _made(maker: Callable[..., nn.Module], name: str, node: fx.Node) -> nn.Module:
@@ -386,6 +431,25 @@ OPERATIONS: Mapping[str, Callable[..., nn.Module]] = {
 }
 """Makers of layers by the names of functions and methods. Their arguments are those of the
 function after the tensor."""
+
+
+_OWNERS = operator, torch, functional, torch._C._nn
+_NAMES = {
+    *OPERATIONS,
+    *RESHAPES,
+    *ADDITIONS,
+    "mean",
+    "getitem",
+    "max_pool2d",
+    "mul",
+    "floordiv",
+    "sub",
+}
+FUNCTIONS = {
+    getattr,
+    *(own for owner in _OWNERS for name in _NAMES if callable(own := getattr(owner, name, None))),
+}
+"""Functions whose calls are read; others may have the same names."""
 
 
 def read_calls(model: nn.Module, records: Callable[[int], Tensor]) -> list[Call]:

@@ -1,0 +1,194 @@
+"""What the code of a network's own classes reads besides its modules: variables, class attributes,
+functions. All of it may change after the network is made, and some of it hides from a trace."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from torch import nn
+
+STARTS = "forward", "__call__", "__getattr__", "__getattribute__", "__torch_function__", "train"
+"""Methods that run without being named."""
+BLIND = {
+    "__class__",
+    "eval",
+    "exec",
+    "hasattr",
+    "is_fx_symbolic_tracing",
+    "is_fx_tracing",
+    "is_tensor",
+    "isinstance",
+    "issubclass",
+    "type",
+}
+"""Names that tell a tensor from what stands for it in a trace."""
+BLIND_OPERATIONS = {"MATCH_CLASS": "a class pattern", "PUSH_EXC_INFO": "with or try"}
+"""Operations that do, or that catch a trace's errors."""
+PURE_MODULES = {"math", "operator", "_operator", "builtins"}
+PLAIN = bool, int, float, complex, str, bytes, type(None)
+
+
+def frozen(value: object) -> Hashable | None:
+    """What `value` is, if numbers, texts and their collections say it all; else None."""
+    if isinstance(value, PLAIN):
+        return type(value), value
+    if isinstance(value, dict):
+        parts: Any = (part for pair in value.items() for part in pair)
+    elif isinstance(value, tuple | list):
+        parts = value
+    else:
+        return None
+    found = tuple(map(frozen, parts))
+    return None if None in found else (type(value).__name__, found)
+
+
+def of_torch(kind: Any) -> bool:
+    """Whether a type or a function is torch's."""
+    return (getattr(kind, "__module__", None) or "").split(".")[0] == "torch"
+
+
+@dataclass
+class OwnCode:
+    """What runs when a network does, outside torch.
+
+    seen: all that it reads, as it is now.
+    hidden: a name whose value may change unseen; None: there is none.
+    blind: what a trace may take for something else; None: there is none.
+    """
+
+    seen: dict[Hashable, None] = field(default_factory=dict)
+    hidden: str | None = None
+    blind: str | None = None
+
+
+def own_code(model: nn.Module) -> OwnCode:
+    """What the code of `model` reads."""
+    kinds = [kind for kind in dict.fromkeys(map(type, model.modules())) if not of_torch(kind)]
+    return _Reading(kinds).found if kinds else OwnCode()
+
+
+class _Reading:
+    """Follows names from function to function. A name stands for whatever has it: a variable, and
+    an attribute of any of the classes and modules."""
+
+    def __init__(self, kinds: list[type]) -> None:
+        self.found = OwnCode()
+        self.known: set[int] = set()
+        self.names: dict[str, None] = dict.fromkeys(STARTS)
+        self.spaces: list[type | ModuleType] = []
+        self.functions: list[FunctionType] = []
+        for kind in kinds:
+            self._class(kind)
+        size = 0
+        while size != (size := len(self.names) + len(self.spaces) + len(self.functions)):
+            for function in list(self.functions):
+                self._function(function)
+            for space in list(self.spaces):
+                own = vars(space)
+                for name in self.names:
+                    if name in own:
+                        self._value(name, own[name])
+
+    def _class(self, kind: type) -> None:
+        for base in kind.__mro__:
+            own = base.__module__ not in PURE_MODULES and not of_torch(base)
+            if own and base not in self.spaces:
+                self.spaces.append(base)
+
+    def _function(self, function: FunctionType) -> None:
+        names, blind = _static(function.__code__)
+        self.names.update(dict.fromkeys(names))
+        self.found.blind = self.found.blind or blind
+        variables = function.__globals__
+        for name in names:
+            if name in variables:
+                self._value(name, variables[name])
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            if name != "__class__":
+                try:
+                    self._value(name, cell.cell_contents)
+                except ValueError:  # empty as yet
+                    self.found.hidden = self.found.hidden or name
+        for own in function.__defaults__ or ():
+            self._value("a default", own)
+        for name, own in {**(function.__kwdefaults__ or {}), **vars(function)}.items():
+            self._value(name, own)
+
+    def _value(self, name: str, value: Any) -> None:
+        plain = frozen(value)
+        if plain is not None:
+            self.found.seen[name, plain] = None
+            return
+        self.found.seen[name, id(value)] = None
+        if id(value) in self.known:
+            return
+        self.known.add(id(value))
+        if type(value) in (dict, list, tuple):
+            parts = (
+                value if type(value) is not dict else [p for pair in value.items() for p in pair]
+            )
+            for part in parts:
+                self._value(name, part)
+            return
+        if isinstance(value, property):
+            for part in (value.fget, value.fset):
+                self._value(name, part)
+        elif isinstance(value, staticmethod | classmethod):
+            self._value(name, value.__func__)
+        elif isinstance(value, ModuleType):
+            if value.__name__.split(".")[0] not in {"torch", *PURE_MODULES}:
+                self.spaces.append(value)
+        elif of_torch(value) and isinstance(value, type | FunctionType | BuiltinFunctionType):
+            pass
+        elif isinstance(value, FunctionType):
+            self.found.seen[name, value.__code__] = None
+            self.functions.append(value)
+        elif isinstance(value, type):
+            self._class(value)
+        elif not _is_pure(value):
+            self.found.hidden = self.found.hidden or name
+
+
+def _is_pure(value: object) -> bool:
+    """Whether `value` is a function in C without variables."""
+    if isinstance(value, MethodDescriptorType | WrapperDescriptorType):
+        return True
+    if not isinstance(value, BuiltinFunctionType):
+        return False
+    own = value.__self__
+    if isinstance(own, ModuleType):
+        return own.__name__.split(".")[0] in {"torch", *PURE_MODULES}
+    return own is None or isinstance(own, type)
+
+
+@lru_cache(maxsize=1024)
+def _static(code: CodeType) -> tuple[list[str], str | None]:
+    """The names that a function uses, and what in it hides from a trace."""
+    names: set[str] = set()
+    blind = None
+    for own in _codes(code):
+        names |= set(own.co_names)
+        found = {operation.opname for operation in dis.get_instructions(own)}
+        blind = blind or next(
+            (own for name, own in BLIND_OPERATIONS.items() if name in found), None
+        )
+    return sorted(names), next(iter(sorted(BLIND & names)), blind)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for own in code.co_consts:
+        if isinstance(own, CodeType):
+            yield from _codes(own)

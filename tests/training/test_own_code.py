@@ -1,0 +1,167 @@
+"""A network's code that a trace does not show, or that changes after the trace."""
+
+import random
+
+import pytest
+import torch
+from one_by_one import one_by_one, silo, trained
+from torch import fx, nn
+from torch.nn import functional
+
+from fedpriv.models.tasks import Classification
+from fedpriv.training.description import Recipe
+from fedpriv.training.layers.chain import LayerChain
+from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.vectors import flatten
+
+FLAG = False
+
+
+def added(network, h):
+    return network.second(h) + h
+
+
+def helper(h):
+    return torch.tanh(h)
+
+
+@fx.wrap
+def gelu(h):
+    return functional.gelu(h) if h.abs().max() < 3 else h
+
+
+class Base(nn.Module):
+    flag = False
+    seen = ()
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(self.middle(self.first(x)))
+
+    def middle(self, h):
+        return self.second(h)
+
+
+class ReadsVariable(Base):
+    def middle(self, h):
+        return self.second(h) + h if FLAG else self.second(h)
+
+
+class ReadsAttribute(Base):
+    def middle(self, h):
+        return self.second(h) + h if self.flag else self.second(h)
+
+
+class Calls(Base):
+    def middle(self, h):
+        return helper(self.second(h))
+
+
+class Drops(Base):
+    """Stochastic depth, by torch's generator."""
+
+    def middle(self, h):
+        return h if torch.rand(()) < 0.1 else self.second(h)
+
+
+class DropsByPython(Base):
+    def middle(self, h):
+        return h if random.random() < 0.001 else self.second(h)
+
+
+class KnowsTensors(Base):
+    def middle(self, h):
+        h = self.second(h)
+        return h + h if isinstance(h, torch.Tensor) and h.abs().max() > 50 else h
+
+
+class MatchesTensors(Base):
+    def middle(self, h):
+        match h:
+            case torch.Tensor() if h.abs().max() > 50:
+                return self.second(h) + h
+        return self.second(h)
+
+
+class Catches(Base):
+    def middle(self, h):
+        h = self.second(h)
+        try:
+            return h + h if h.mean() > 50 else h
+        except fx.proxy.TraceError:
+            return h
+
+
+class Wraps(Base):
+    def middle(self, h):
+        return gelu(self.second(h))
+
+
+class Remembers(Base):
+    seen = []  # noqa: RUF012
+
+    def middle(self, h):
+        self.seen.append(1)
+        return self.second(h) + h if len(self.seen) > 1000 else self.second(h)
+
+
+class Overwrites(Base):
+    """At the points that are tried, nothing is below zero."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.constant_(self.first.bias, 1e6)
+
+    def middle(self, h):
+        return torch.relu_(h) + self.second(h) + h
+
+
+class SqueezesOne(Base):
+    def middle(self, h):
+        return self.second(h.squeeze())
+
+
+FALLING = [
+    Drops,
+    DropsByPython,
+    KnowsTensors,
+    MatchesTensors,
+    Catches,
+    Wraps,
+    Remembers,
+    Overwrites,
+    SqueezesOne,
+]
+
+
+@pytest.mark.parametrize("kind", FALLING)
+def test_code_from_which_a_trace_may_hide_falls_back(kind):
+    assert isinstance(mapped(kind(), (6,)), Unmapped)
+
+
+CHANGES = {
+    "variable": (ReadsVariable, lambda patch: patch.setattr(f"{__name__}.FLAG", True)),
+    "attribute": (ReadsAttribute, lambda patch: patch.setattr(ReadsAttribute, "flag", True)),
+    "method": (
+        Base,
+        lambda patch: patch.setattr(Base, "middle", lambda self, h: self.second(h) + h),
+    ),
+    "function": (Calls, lambda patch: patch.setattr(f"{__name__}.helper", torch.sigmoid)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_code_that_changes_later_is_seen(name, monkeypatch):
+    kind, change = CHANGES[name]
+    torch.manual_seed(0)
+    model, data, task = kind(), silo([3, 9, 1], (6,), Classification()), Classification()
+    theta, recipe = flatten(model), Recipe(2, 4, 0.1)
+    assert isinstance(mapped(model, (6,)), LayerChain)
+    before = trained(model, theta, data, task, recipe)
+    change(monkeypatch)
+    own = one_by_one(model, theta, data, task, recipe)
+    assert not torch.allclose(before, own, atol=1e-3)
+    torch.testing.assert_close(trained(model, theta, data, task, recipe), own, atol=1e-6, rtol=1e-5)
