@@ -87,7 +87,11 @@ class KeyFiles:
         except FedprivError as error:
             if not str(error).startswith("roster:"):
                 raise
-            raise FedprivError(f"{path} does not fit {self.roster}: {error}") from error
+            spare = path.with_name(path.name + ".new")
+            hint = f"; {spare} is of a rotation that was cut off: fedpriv keys rotate ends it"
+            raise FedprivError(
+                f"{path} does not fit {self.roster}: {error}{hint if spare.exists() else ''}"
+            ) from error
 
 
 def read_roster(path: str | Path) -> Roster:

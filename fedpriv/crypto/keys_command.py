@@ -98,11 +98,16 @@ def _rotate(name: str, folder: Path, file: Path) -> None:
     path = key_path(folder, name)
     before = read_key(path)
     roster = read_roster(file)
+    spare = path.with_name(path.name + ".new")
     if roster.key(name) != before.verification_key:
-        raise FedprivError(f"{path}: is not the key of {name} in {file}")
+        # The end of a rotation that was cut off after it had written the roster.
+        if not spare.exists() or roster.key(name) != read_key(spare).verification_key:
+            raise FedprivError(f"{path}: is not the key of {name} in {file}")
+        spare.replace(path)
+        _show(roster, name)
+        return
     key = SigningKey.generate()
     # Both keys are on disk until the roster holds the new one.
-    spare = path.with_name(path.name + ".new")
     write_key(spare, key)
     rotated = roster.rotated(name, key.verification_key)
     rotated.write(file)

@@ -109,8 +109,8 @@ class Roster:
             for number, line in enumerate(lines, start=2):
                 try:
                     party, count, key, fingerprint, state = line
-                    if state not in (ACTIVE, REVOKED) or not party:
-                        raise ValueError("a line without a party, or with another state")
+                    if state not in (ACTIVE, REVOKED) or not party or not party.isprintable():
+                        raise ValueError("a line without a printable party, or with another state")
                     found = VerificationKey(bytes.fromhex(key))
                     if found.fingerprint != fingerprint:
                         raise ValueError(f"the key's fingerprint is {found.fingerprint}")

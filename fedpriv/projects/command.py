@@ -35,14 +35,24 @@ def write_project(folder: Path, files: dict[str, str]) -> None:
         raise FedprivError(f"{folder}: is not empty; name a new folder")
     if folder.exists() and not folder.is_dir():
         raise FedprivError(f"{folder}: is a file; name a new folder")
+    folder = folder.resolve()  # "." and links have no name of their own to replace
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    moved: list[Path] = []
     try:
         for name, text in files.items():
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).write_text(text, encoding="utf-8")
-        made.chmod(0o755)
-        os.replace(made, folder)  # an empty folder gives way
+        if not folder.exists():
+            made.chmod(0o755)
+            os.replace(made, folder)
+            return
+        # Somebody may be in the empty folder, so that it has to stay.
+        for path in made.iterdir():
+            moved.append(folder / path.name)
+            os.replace(path, moved[-1])
+        made.rmdir()
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        for path in (made, *moved):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(True)
         raise

@@ -2,10 +2,12 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from command import run
 
+from fedpriv.crypto import keys_command
 from fedpriv.crypto.key_files import KeyFiles, key_path, read_key, read_roster, write_key
 from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import FIELD, LOW_ORDER, SigningKey, VerificationKey
@@ -142,3 +144,31 @@ def test_what_cannot_be_done_changes_nothing(words, why, tmp_path):
     assert done.stderr.count("\n") == 1
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
+
+
+def test_a_rotation_that_was_cut_off_is_ended_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys_command.main(["new", "silo0", "--keys", "k", "--roster", "r.csv"])
+    rotate = ["rotate", "silo0", "--keys", "k", "--roster", "r.csv"]
+
+    def cut_off(path, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut:
+        cut.setattr(Path, "replace", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            keys_command.main(rotate)
+    files = KeyFiles("silo0", "k", "r.csv")
+    with pytest.raises(FedprivError, match="cut off: fedpriv keys rotate ends it"):
+        files.identity()
+    keys_command.main(rotate)
+    assert [entry.number for entry in files.identity().roster.entries] == [1, 2]
+    assert [path.name for path in Path("k").iterdir()] == ["silo0.key"]
+
+
+def test_a_roster_names_nobody_by_signs_that_a_terminal_obeys(tmp_path):
+    file = tmp_path / "roster.csv"
+    Roster.of({"silo0": SigningKey.generate()}).write(file)
+    file.write_text(file.read_text().replace("silo0", "silo0\x1b[2K"))
+    with pytest.raises(FedprivError, match="line 2: a line without a printable party"):
+        Roster.read(file)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SEPARATORS = ",;\t|"
 MOST_BYTES = 2**33
-"""Size limit of a table's file."""
+"""Size limit of a table's file, and of what a Parquet file unpacks to."""
+NUMBER_BYTES = 8
 MOST_COLUMNS = 10_000
 CELL_CHARACTERS = 10_000
 """Limit of one cell."""
@@ -127,16 +128,53 @@ def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
     try:
-        frame: pd.DataFrame = pd.read_parquet(path)
+        import pyarrow.parquet as parquet
     except ImportError as error:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'fedpriv[parquet]'") from error
+    try:
+        file = parquet.ParquetFile(path)
+        about = file.metadata
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        unpacked = sum(group.total_byte_size for group in groups)
+        _require_fits(max(unpacked, about.num_rows * about.num_columns * NUMBER_BYTES))
+        texts = [about.schema.column(place).path for place in range(about.num_columns)]
+        # A text that many rows share stays one text, so that its size is known before it is copied.
+        table = parquet.read_table(path, read_dictionary=texts)
+        _require_fits(sum(map(_text_bytes, table.columns)))
+        frame: pd.DataFrame = table.to_pandas()
+    except _TooLargeError as error:
+        raise DataError(f"{path}: {error}") from error
     except Exception as error:  # pyarrow's errors have no common base
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not a readable Parquet file: {reason:.200}") from error
     return frame
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def _require_fits(size: int) -> None:
+    if size > MOST_BYTES:
+        raise _TooLargeError(f"it unpacks to {size} bytes; at most {MOST_BYTES} are read")
+
+
+def _text_bytes(column: Any) -> int:
+    """Bytes of all texts of an Arrow column of a dictionary and its places; 0 for any other."""
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    if not arrow.types.is_dictionary(column.type):
+        return 0
+    kinds = arrow.types
+    sized = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    if not any(is_sized(column.type.value_type) for is_sized in sized):
+        return 0
+    return sum(
+        compute.sum(compute.take(compute.binary_length(one.dictionary), one.indices)).as_py() or 0
+        for one in column.chunks
+    )
 
 
 def _as_csv(name: str, frame: pd.DataFrame) -> io.StringIO:

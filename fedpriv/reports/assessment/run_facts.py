@@ -90,10 +90,15 @@ def run_facts(folder: Path, *, public: bool) -> Facts:
         "digests": _digests(status, settings, public),
         "files": {
             name: files.file_digest(folder / name)
-            for name in (RELEASED_FILES if public else DIGESTED)
-            if (folder / name).exists()
+            for name in sorted(reported_files(folder, public=public))
         },
     }
+
+
+def reported_files(folder: Path, *, public: bool) -> set[str]:
+    """The files in a run's folder of which a report gives the digest."""
+    names = RELEASED_FILES if public else DIGESTED
+    return {name for name in names if (folder / name).exists()}
 
 
 def last_epsilons(rows: Sequence[Row]) -> list[Facts]:

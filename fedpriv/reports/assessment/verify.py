@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,13 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
 
 def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
     """What differs between a folder and the one that a report is about: a line for each file."""
-    paths = {path.resolve().name: path for path in run_folders(folder)}
+    from fedpriv.reports.assessment.run_facts import reported_files
+
+    found = run_folders(folder)
+    paths = {path.resolve().name: path for path in found}
+    if len(paths) < len(found):
+        twins = Counter(path.resolve().name for path in found)
+        return sorted(f"{name}: several folders" for name, count in twins.items() if count > 1)
     lines = [
         f"{name}: not in the report"
         for name in paths.keys() - {r["folder"] for r in values["runs"]}
@@ -86,6 +93,8 @@ def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
                 lines.append(f"{run['folder']}/{name}: missing")
             elif files.file_digest(file) != digest:
                 lines.append(f"{run['folder']}/{name}: changed")
+        added = reported_files(path, public=bool(values.get("public"))) - run["files"].keys()
+        lines += [f"{run['folder']}/{name}: not in the report" for name in added]
     return sorted(lines)
 
 

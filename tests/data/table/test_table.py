@@ -8,6 +8,7 @@ import pytest
 from command import run
 
 import fedpriv
+from fedpriv.data.table import read
 from fedpriv.data.table.schema import Category, Number, read_schema, write_schema
 from fedpriv.data.table.table import Table
 from fedpriv.errors import ConfigError, DataError, FedprivError
@@ -153,6 +154,16 @@ def test_parquet_and_a_frame_read_as_the_csv_file(table, frame, tmp_path):
         np.sort(want.train.x, axis=None), np.sort(found[0].train.x, axis=None)
     )
     assert sum(len(records) for records, _ in given.silos) == len(want.train)
+
+
+@pytest.mark.parametrize("cells", [["x" * 5000] * 200, [1.0] * 20_000])
+def test_a_small_parquet_file_that_unpacks_to_a_huge_table_is_refused(cells, tmp_path, monkeypatch):
+    """500 bytes can hold a text of a megabyte once, for each of a million rows."""
+    pd.DataFrame({"a": cells}).to_parquet(tmp_path / "bomb.parquet", compression="zstd")
+    monkeypatch.setattr(read, "MOST_BYTES", 100_000)
+    assert (tmp_path / "bomb.parquet").stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"unpacks to .* at most 100000 are read"):
+        read.read_cells(tmp_path / "bomb.parquet", read.Format(), ())
 
 
 def test_a_frame_is_there_in_every_run_of_a_sweep(frame, tmp_path):
