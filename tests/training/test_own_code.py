@@ -15,6 +15,8 @@ from fedpriv.training.layers.mapping import Unmapped, mapped
 from fedpriv.training.vectors import flatten
 
 FLAG = False
+first = object()
+"""Has the name of a layer, and nothing to do with it."""
 
 
 def added(network, h):
@@ -86,6 +88,11 @@ class MatchesTensors(Base):
         return self.second(h)
 
 
+class NamesAttribute(Base):
+    def middle(self, h):
+        return self.second(h) + h if getattr(self, "flag") else self.second(h)  # noqa: B009
+
+
 class Catches(Base):
     def middle(self, h):
         h = self.second(h)
@@ -145,6 +152,10 @@ def test_code_from_which_a_trace_may_hide_falls_back(kind):
 CHANGES = {
     "variable": (ReadsVariable, lambda patch: patch.setattr(f"{__name__}.FLAG", True)),
     "attribute": (ReadsAttribute, lambda patch: patch.setattr(ReadsAttribute, "flag", True)),
+    "attribute by name": (
+        NamesAttribute,
+        lambda patch: patch.setattr(NamesAttribute, "flag", True),
+    ),
     "method": (
         Base,
         lambda patch: patch.setattr(Base, "middle", lambda self, h: self.second(h) + h),
