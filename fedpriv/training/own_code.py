@@ -108,8 +108,8 @@ class _Reading:
                 self.spaces.append(base)
 
     def _function(self, function: FunctionType) -> None:
-        names, blind = _static(function.__code__)
-        self.names.update(dict.fromkeys(names))
+        names, attributes, blind = _static(function.__code__)
+        self.names.update(dict.fromkeys(attributes))
         self.found.blind = self.found.blind or blind
         variables = function.__globals__
         for name in names:
@@ -174,17 +174,20 @@ def _is_pure(value: object) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _static(code: CodeType) -> tuple[list[str], str | None]:
-    """The names that a function uses, and what in it hides from a trace."""
-    names: set[str] = set()
-    blind = None
+def _static(code: CodeType) -> tuple[list[str], list[str], str | None]:
+    """The variables and attributes that a function names, and what in it hides from a trace."""
+    variables: set[str] = set()
+    attributes: set[str] = set()
+    blind: set[str] = set()
     for own in _codes(code):
-        names |= set(own.co_names)
-        found = {operation.opname for operation in dis.get_instructions(own)}
-        blind = blind or next(
-            (own for name, own in BLIND_OPERATIONS.items() if name in found), None
-        )
-    return sorted(names), next(iter(sorted(BLIND & names)), blind)
+        for operation in dis.get_instructions(own):
+            if operation.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                variables.add(str(operation.argval))
+            elif operation.opname in BLIND_OPERATIONS:
+                blind.add(BLIND_OPERATIONS[operation.opname])
+        attributes |= {*own.co_names, *(each for each in own.co_consts if isinstance(each, str))}
+    blind |= BLIND & (attributes | variables)
+    return sorted(variables), sorted(attributes), min(blind, default=None)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -71,17 +71,40 @@ def untouched(module: nn.Module) -> bool:
     own = vars(module)
     if any(own[name] for name in HOOKS) or any(map(callable, own.values())):
         return False
+    plain = all(type(each) in (nn.Parameter, type(None)) for each in own["_parameters"].values())
+    if not plain or not all(map(_original, type(module).__mro__)):
+        return False
     forward = _forward_of(type(module))
     return forward is type(module).forward and torch_is_untouched()
 
 
 _FORWARDS: dict[type[nn.Module], Any] = {}
+_CLASSES: dict[type, dict[str, Any]] = {}
+_UNIMPORTANT = {"__annotations__", "__doc__"}
 
 
 def remember(types: Iterator[type[nn.Module]] | list[type[nn.Module]]) -> None:
     """Note the `forward` that these types have now, as theirs."""
     for own in types:
         _FORWARDS[own] = own.forward if own.forward.__module__ == own.__module__ else None
+        for base in own.__mro__:
+            if base not in (object, nn.Module):
+                _CLASSES[base] = _members(base)
+
+
+def _members(kind: type) -> dict[str, Any]:
+    return {name: own for name, own in vars(kind).items() if name not in _UNIMPORTANT}
+
+
+def changed_classes(model: nn.Module) -> tuple[Hashable, ...]:
+    """Classes of torch with other members than at first, as they are now."""
+    kinds = dict.fromkeys(base for part in model.modules() for base in type(part).__mro__)
+    return tuple((kind, *map(id, vars(kind).values())) for kind in kinds if not _original(kind))
+
+
+def _original(kind: type) -> bool:
+    known = _CLASSES.get(kind)
+    return known is None or _members(kind) == known
 
 
 def _forward_of(of: type[nn.Module]) -> Any:
@@ -94,7 +117,8 @@ def appearance(model: nn.Module) -> Hashable:
     known = _SEEN.get()
     if known is not None and known[0] is model:
         return known[1]
-    return _torch(), tuple(own_code(model).seen), tuple(map(_appearance, model.modules()))
+    code = tuple(own_code(model).seen), changed_classes(model)
+    return _torch(), code, tuple(map(_appearance, model.modules()))
 
 
 def _torch() -> Hashable:

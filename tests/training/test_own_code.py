@@ -15,6 +15,8 @@ from fedpriv.training.layers.mapping import Unmapped, mapped
 from fedpriv.training.vectors import flatten
 
 FLAG = False
+first = object()
+"""Has the name of a layer, and nothing to do with it."""
 
 
 def added(network, h):
@@ -86,6 +88,11 @@ class MatchesTensors(Base):
         return self.second(h)
 
 
+class NamesAttribute(Base):
+    def middle(self, h):
+        return self.second(h) + h if getattr(self, "flag") else self.second(h)  # noqa: B009
+
+
 class Catches(Base):
     def middle(self, h):
         h = self.second(h)
@@ -145,6 +152,10 @@ def test_code_from_which_a_trace_may_hide_falls_back(kind):
 CHANGES = {
     "variable": (ReadsVariable, lambda patch: patch.setattr(f"{__name__}.FLAG", True)),
     "attribute": (ReadsAttribute, lambda patch: patch.setattr(ReadsAttribute, "flag", True)),
+    "attribute by name": (
+        NamesAttribute,
+        lambda patch: patch.setattr(NamesAttribute, "flag", True),
+    ),
     "method": (
         Base,
         lambda patch: patch.setattr(Base, "middle", lambda self, h: self.second(h) + h),
@@ -165,3 +176,49 @@ def test_code_that_changes_later_is_seen(name, monkeypatch):
     own = one_by_one(model, theta, data, task, recipe)
     assert not torch.allclose(before, own, atol=1e-3)
     torch.testing.assert_close(trained(model, theta, data, task, recipe), own, atol=1e-6, rtol=1e-5)
+
+
+def chain():
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+@pytest.mark.parametrize("build", [Base, chain])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(nn.Sequential, "forward"), (nn.Linear, "__call__"), (nn.Linear, "weight")]
+)
+def test_a_patched_class_of_torch_falls_back(build, owner, name, monkeypatch):
+    model = build()
+    assert isinstance(mapped(model, (6,)), LayerChain)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, property(lambda self: None), raising=False)
+        used = owner is nn.Linear or build is chain
+        assert isinstance(mapped(model, (6,)), Unmapped) == used
+    assert isinstance(mapped(model, (6,)), LayerChain)
+
+
+class Doubling(nn.Parameter):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            found = function(*args, **(kwargs or {}))
+        return 2 * found if function is functional.linear else found
+
+
+def test_a_parameter_of_another_type_falls_back():
+    model = chain()
+    model[0]._parameters["weight"] = torch.Tensor._make_subclass(Doubling, torch.ones(5, 6), True)
+    assert isinstance(mapped(model, (6,)), Unmapped)
+
+
+@pytest.mark.parametrize("norm", [nn.GroupNorm(1, 5), nn.LayerNorm(5, elementwise_affine=False)])
+def test_a_variance_that_overflows_gives_no_number(norm):
+    """As in torch: 1 / sqrt(inf) would hide it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), norm, nn.Linear(5, 3))
+    data, theta = silo([3, 9, 1], (6,), Classification()), flatten(model)
+    data.x.mul_(1e30)
+    recipe = Recipe(1, 4, 0.1)
+    own = one_by_one(model, theta, data, Classification(), recipe)
+    found = trained(model, theta, data, Classification(), recipe)
+    assert own.isnan().any()
+    assert torch.equal(found.isnan(), own.isnan())

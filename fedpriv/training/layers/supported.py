@@ -190,7 +190,8 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
 """By the exact type of a layer: a subclass may compute something else."""
 
 _INNER = nn.GRU, nn.LSTM, nn.MultiheadAttention, nn.modules.linear.NonDynamicallyQuantizableLinear
-remember([*SUPPORTED, *_INNER])
+_OUTER = nn.Sequential, nn.TransformerEncoderLayer, nn.TransformerEncoder
+remember([*SUPPORTED, *_INNER, *_OUTER])
 
 
 def support_of(layer: nn.Module, read: torch.Size) -> LayerSupport | None:

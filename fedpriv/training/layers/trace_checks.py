@@ -18,7 +18,13 @@ from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.traced import Call, UnmappedError, read_calls
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.own_code import own_code
-from fedpriv.training.untouched import HOOKS, appearance, has_hidden_attributes, torch_is_untouched
+from fedpriv.training.untouched import (
+    HOOKS,
+    appearance,
+    changed_classes,
+    has_hidden_attributes,
+    torch_is_untouched,
+)
 from fedpriv.training.vectors import call, flatten, unflatten
 
 BATCHES = 1, 2, 5
@@ -63,6 +69,8 @@ def require_transparent(model: nn.Module) -> None:
     """Raise UnmappedError for what a trace does not see."""
     if not torch_is_untouched():
         raise UnmappedError("torch has hooks for all modules, or patches")
+    if changed_classes(model):
+        raise UnmappedError("classes of torch are patched")
     for name, part in model.named_modules():
         own = vars(part)
         where = f"layer {name}" if name else "the network"
