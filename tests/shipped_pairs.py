@@ -17,7 +17,7 @@ from fedpriv.data import shared
 from fedpriv.errors import FedprivError
 from fedpriv.runs.folder import read_status
 from fedpriv.runs.loop import train
-from fedpriv.settings.compose import CommandLine, compose_jobs
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.help import conf_dir
 from fedpriv.training.description import TRAINERS
@@ -103,7 +103,7 @@ def all_noises() -> Iterator[Pair]:
 @cache
 def _composed(algo: str) -> DictConfig:
     [config] = compose_jobs(CommandLine.parse([f"algo={algo}", *WORDS]), conf_dir())
-    return config
+    return without_hydra(config)
 
 
 @cache

@@ -38,8 +38,9 @@ def digest_allocation(allocation: Allocation) -> str:
 
 
 def digest_files(paths: Iterable[Path]) -> str:
-    """The digest of the contents of files, whatever their folder and order."""
-    each = {_digest_file(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
+    """The digest of the contents of files, whatever their folder and order. A path counts once;
+    files with the same contents count as often as they exist."""
+    each = [_digest_file(path, path.stat().st_mtime_ns, path.stat().st_size) for path in set(paths)]
     return hashlib.sha256("".join(sorted(each)).encode()).hexdigest()
 
 

@@ -108,14 +108,13 @@ def main() -> int:
 
 
 def run_planted(files: list[str], jobs: int) -> int:
-    """Run the mistakes planted in the files (default: all), and print the survivors."""
+    """Run the mistakes planted in the files (default: all), and print the result of each."""
     warm_up()
     made = [one for one in planted(ROOT) if not files or one[0].path in files]
     counts = Counter[str]()
     for mutant, result in results(made, jobs, math.inf):
         counts[result] += 1
-        if result == SURVIVED:
-            print(f"survived: {mutant.name}", flush=True)
+        print(f"{result}: {mutant.name}", flush=True)
     print(f"{counts.total()} planted, " + ", ".join(f"{n} {what}" for what, n in counts.items()))
     return int(bool(counts[SURVIVED]))
 

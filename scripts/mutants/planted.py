@@ -139,7 +139,7 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
         "data/test_dealing.py",
         (
             ("** -alpha", "** alpha"),
-            ("[np.arange(n) % n_owners]", "[np.arange(n) * n_owners // n]"),
+            ("rng.permutation(n_owners)[np.arange(n) % n_owners]", "np.arange(n) % n_owners"),
             ("if has[:, label].any() else", "if not has[:, label].any() else"),
         ),
     ),
