@@ -156,6 +156,9 @@ class Experiment:
         groups = [group.name for group in self.algo.contributors.groups]
         known = f"null, because a user's number in {type(self.data).__name__} depends on others"
         require(self.data.numbers_are_public or not groups, "algo.budgets", groups, known)
+        turns = self.algo.contributors.turns
+        known = f"1, because a user's number in {type(self.data).__name__} depends on others"
+        require(self.data.numbers_are_public or turns == 1, "algo.cycle", turns, known)
         budget = self.accountant.budget
         each = "null, because each group of users has its own (algo.budgets)"
         single = budget is None or not self.algo.budget_limits

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ CELL_CHARACTERS = 10_000
 """Limit of one cell."""
 LARGEST = 1e12
 """Largest accepted size of a number."""
+EXACT = 2**53
+"""Floating point holds each whole number below this size."""
 FRAME = "the data frame"
 """Name of a given data frame in messages."""
 
@@ -130,7 +133,8 @@ def _parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        frame: pd.DataFrame = pd.read_parquet(path)
+        # Whole numbers stay whole, and exact, beside missing ones.
+        frame: pd.DataFrame = pd.read_parquet(path, dtype_backend="numpy_nullable")
     except ImportError as error:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'fedpriv[parquet]'") from error
     except Exception as error:  # pyarrow's errors have no common base
@@ -141,12 +145,50 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 def _as_csv(name: str, frame: pd.DataFrame) -> io.StringIO:
     """A data frame as CSV text, without its index."""
+    import pandas as pd
+
     if frame.columns.nlevels > 1:
         raise DataError(f"{name}: columns with {frame.columns.nlevels} levels of names, not one")
+    own = [_own_texts(frame.iloc[:, place]) for place in range(frame.shape[1])]
     text = io.StringIO()
-    frame.to_csv(text, index=False)
+    pd.concat(own, axis=1).to_csv(text, index=False) if own else frame.to_csv(text, index=False)
     text.seek(0)
     return text
+
+
+def _own_texts(column: pd.Series) -> pd.Series:
+    """A column whose cells are written each by itself. The type of a column depends on all of its
+    cells: beside a missing one, 5 would be written as 5.0, and beside a time of day, 2020-01-01 as
+    2020-01-01 00:00:00."""
+    import pandas as pd
+
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "iub" or isinstance(column.dtype, pd.StringDtype):
+        return column
+    if kind == "f":
+        size = np.float32 if str(column.dtype).lower() == "float32" else np.float64
+        numbers = column.to_numpy(dtype=size, na_value=np.nan)
+        whole = (np.abs(numbers) < EXACT) & (numbers == np.trunc(numbers))
+        if not whole.any():
+            return column
+        cells = numbers.astype(object)
+        cells[:] = list(numbers)
+        cells[whole] = numbers[whole].astype(np.int64)
+        cells[np.isnan(numbers)] = None
+    else:
+        cells = np.empty(len(column), dtype=object)
+        cells[:] = [
+            None if value is pd.NaT else _own_text(value) for value in column.astype(object)
+        ]
+    return pd.Series(cells, index=column.index, name=column.name, dtype=object)
+
+
+def _own_text(value: object) -> object:
+    if isinstance(value, datetime | timedelta):
+        return str(value).removesuffix(" 00:00:00")
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        return int(value)
+    return value
 
 
 def _refuse_binary(path: Path) -> None:
