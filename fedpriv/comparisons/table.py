@@ -12,6 +12,7 @@ import pandas as pd
 
 from fedpriv.aggregation.epsilon_target import SolvedTarget, noise_text
 from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.trials import promise
 from fedpriv.comparisons.tuning import Choice
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
@@ -201,10 +202,10 @@ class ComparisonTable:
     def notes(self) -> list[str]:
         """What was compared, how, and what the numbers rest on."""
         epsilon = self.request.epsilon
-        protects = {f"{o.unit} ({o.adjacency}) against the {o.observer}": None for o in self._means}
+        protects = dict.fromkeys(promise(solved) for solved in self._means)
         seeds = ", ".join(map(str, self.request.seeds))
         notes = [
-            f"every method at certified epsilon {epsilon:g}, for a {' and for a '.join(protects)}; "
+            f"every method at certified epsilon {epsilon:g}, for {' and for '.join(protects)}; "
             f"its noise is solved for it; seeds {seeds}"
         ]
         if len(protects) > 1:

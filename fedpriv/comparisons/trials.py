@@ -119,6 +119,7 @@ def calibrated(request: Request) -> Solved:
         for setting in method.grid
     ]
     found: Solved = {}
+    means: dict[str, str] = {}
     for trial, job in zip(trials, jobs(request, trials)):
         try:
             solved = EpsilonForecast.of(job.experiment).target
@@ -126,15 +127,25 @@ def calibrated(request: Request) -> Solved:
             raise _not_calibrated(trial.method, request.epsilon, error) from error
         assert solved is not None
         found[trial.method.name, trial.setting] = solved
+        user = job.experiment.data.user_is
+        means[_title(trial)] = f"{promise(solved)}{f' ({user})' if user else ''}"
     if not request.mixed:
-        _require_same_promise(found)
+        _require_same_promise(means)
     return found
 
 
-def _require_same_promise(found: Solved) -> None:
-    """Raise FedprivError for methods whose epsilons protect different units, or are against
-    different observers: equal numbers would not mean equal privacy."""
-    (first, one), *others = ((name, promise(solved)) for (name, _), solved in found.items())
+def _title(trial: Trial) -> str:
+    """The method with its setting."""
+    return " ".join([trial.method.name, *trial.setting])
+
+
+def _require_same_promise(means: dict[str, str]) -> None:
+    """Raise FedprivError for methods whose epsilons protect different units or users, have another
+    delta, or are against different observers: equal numbers would not mean equal privacy.
+
+    means: name of each method with its setting: what its epsilon promises.
+    """
+    (first, one), *others = means.items()
     for name, other in others:
         if other != one:
             raise FedprivError(
@@ -144,8 +155,11 @@ def _require_same_promise(found: Solved) -> None:
 
 
 def promise(solved: SolvedTarget) -> str:
-    """What an epsilon protects, and from whom."""
-    return f"a {solved.unit} ({solved.adjacency}) against the {solved.observer}"
+    """What an epsilon protects, how surely, and from whom."""
+    return (
+        f"a {solved.unit} ({solved.adjacency}) at delta = {solved.delta:g} against the "
+        f"{solved.observer}"
+    )
 
 
 def finished(request: Request, trials: Sequence[Trial], *, quiet: bool) -> Iterator[Run | None]:

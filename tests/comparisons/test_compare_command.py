@@ -141,6 +141,14 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
             "uldp_group_max: cannot be calibrated to epsilon=2: no",
         ),
         (("algo=uldp_avg,dp_sgd",), "equal numbers would not mean equal privacy"),
+        (
+            ("algo=uldp_avg", "accountant.delta=1e-5,1e-2"),
+            "at delta = 1e-05 against the released model, of accountant.delta=0.01 for",
+        ),
+        (
+            ("algo=uldp_avg,uldp_sgd", "--tune=accountant.delta=1e-5,1e-2"),
+            "of uldp_avg accountant.delta=0.01 for a user",
+        ),
         (("algo=uldp_avg,nothing",), "nothing: algo=nothing: not found"),
         (("algo=uldp_avg,uldp_sgd", "data=digits,mnist"), "data=digits,mnist: one data set"),
         (("algo=uldp_avg,uldp_sgd", "seed=3"), "seed=3: at least two seeds"),

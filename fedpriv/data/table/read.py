@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ CELL_CHARACTERS = 10_000
 """Limit of one cell."""
 LARGEST = 1e12
 """Largest accepted size of a number."""
+EXACT = 2**53
+"""Floating point holds each whole number below this size."""
 FRAME = "the data frame"
 """Name of a given data frame in messages."""
 
@@ -142,13 +145,24 @@ def _parquet(path: Path) -> pd.DataFrame:
         # A text that many rows share stays one text, so that its size is known before it is copied.
         table = parquet.read_table(path, read_dictionary=texts)
         _require_fits(sum(map(_text_bytes, table.columns)))
-        frame: pd.DataFrame = table.to_pandas()
+        frame: pd.DataFrame = table.to_pandas(types_mapper=_exact_types().get)
     except _TooLargeError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # pyarrow's errors have no common base
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not a readable Parquet file: {reason:.200}") from error
     return frame
+
+
+def _exact_types() -> dict[Any, Any]:
+    """Types of pandas for Arrow's whole numbers and truth values, which stay so, and exact, beside
+    missing ones."""
+    import pandas as pd
+    import pyarrow as arrow
+
+    whole = (f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))
+    types: dict[Any, Any] = {getattr(arrow, n.lower())(): getattr(pd, f"{n}Dtype")() for n in whole}
+    return types | {arrow.bool_(): pd.BooleanDtype()}
 
 
 class _TooLargeError(Exception):
@@ -179,12 +193,50 @@ def _text_bytes(column: Any) -> int:
 
 def _as_csv(name: str, frame: pd.DataFrame) -> io.StringIO:
     """A data frame as CSV text, without its index."""
+    import pandas as pd
+
     if frame.columns.nlevels > 1:
         raise DataError(f"{name}: columns with {frame.columns.nlevels} levels of names, not one")
+    own = [_own_texts(frame.iloc[:, place]) for place in range(frame.shape[1])]
     text = io.StringIO()
-    frame.to_csv(text, index=False)
+    pd.concat(own, axis=1).to_csv(text, index=False) if own else frame.to_csv(text, index=False)
     text.seek(0)
     return text
+
+
+def _own_texts(column: pd.Series) -> pd.Series:
+    """A column whose cells are written each by itself. The type of a column depends on all of its
+    cells: beside a missing one, 5 would be written as 5.0, and beside a time of day, 2020-01-01 as
+    2020-01-01 00:00:00."""
+    import pandas as pd
+
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "iub" or isinstance(column.dtype, pd.StringDtype):
+        return column
+    if kind == "f":
+        size = np.float32 if str(column.dtype).lower() == "float32" else np.float64
+        numbers = column.to_numpy(dtype=size, na_value=np.nan)
+        whole = (np.abs(numbers) < EXACT) & (numbers == np.trunc(numbers))
+        if not whole.any():
+            return column
+        cells = numbers.astype(object)
+        cells[:] = list(numbers)
+        cells[whole] = numbers[whole].astype(np.int64)
+        cells[np.isnan(numbers)] = None
+    else:
+        cells = np.empty(len(column), dtype=object)
+        cells[:] = [
+            None if value is pd.NaT else _own_text(value) for value in column.astype(object)
+        ]
+    return pd.Series(cells, index=column.index, name=column.name, dtype=object)
+
+
+def _own_text(value: object) -> object:
+    if isinstance(value, datetime | timedelta):
+        return str(value).removesuffix(" 00:00:00")
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        return int(value)
+    return value
 
 
 def _refuse_binary(path: Path) -> None:

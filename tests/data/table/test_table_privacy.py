@@ -4,11 +4,13 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedpriv
 from fedpriv.data.artificial import Artificial
 from fedpriv.data.stability import ADD_REMOVE
+from fedpriv.data.table.read import given_frame
 from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
 from fedpriv.errors import ConfigError
 from fedpriv.testing import experiment
@@ -152,9 +154,61 @@ def test_groups_of_users_are_refused(table):
 
 
 def test_turns_of_users_are_refused(table):
-    """They go by number as well."""
-    with pytest.raises(ConfigError, match=r"^algo\.cycle=2: .*1, because a user's number"):
-        table(rows(), "algo.cycle=2")
+    """A user's turn follows from its number, too."""
+    with pytest.raises(ConfigError, match=r"^algo\.cycle=2.*1, because a user's number"):
+        table(rows(), "algo=uldp_avg", "algo.cycle=2")
+
+
+def whole_numbers_beside_a_missing_one(remark):
+    remark = remark.astype(float)
+    remark[0] = np.nan
+    return remark
+
+
+def dates_beside_a_time_of_day(remark):
+    remark = pd.Series(pd.Timestamp("2020-01-01"), index=remark.index)
+    remark[0] = pd.Timestamp("2020-01-01 12:30")
+    return remark
+
+
+@pytest.mark.parametrize(
+    "remarks", [whole_numbers_beside_a_missing_one, dates_beside_a_time_of_day]
+)
+@pytest.mark.parametrize("way", ["records split", "a row is a person"])
+@pytest.mark.parametrize("given", ["Parquet", "a frame"])
+def test_the_type_of_a_column_changes_no_record_of_another_user(tmp_path, remarks, way, given):
+    """One cell of a user decides how pandas stores the whole column."""
+    rng = np.random.default_rng(0)
+    n = 40
+    whole = pd.DataFrame(
+        {
+            "patient": [f"x{row // 2:02d}" for row in range(n)],
+            "hospital": [PUBLIC.silos[row // 2 % 3] for row in range(n)],
+            "age": rng.integers(1, 100, n),
+            "dose": 1.5,
+            "sex": rng.choice(["f", "m"], n),
+            "remark": rng.integers(9, size=n),
+            "died": rng.integers(2, size=n),
+        }
+    )
+    whole["remark"] = remarks(whole["remark"])
+    less = whole[2:].reset_index(drop=True)
+    if whole["remark"].dtype.kind == "f":
+        less["remark"] = less["remark"].astype(int)
+    (tmp_path / "visits.yaml").write_text(write_schema(schema_for(way)))
+
+    def found(frame):
+        words = [f"data.root={tmp_path}", "data.schema=visits.yaml", *WAYS[way]]
+        if given == "a frame":
+            with given_frame(frame):
+                return fates(experiment("data=table", *words))
+        frame.to_parquet(tmp_path / "visits.parquet")
+        return fates(experiment("data=table", "data.path=visits.parquet", *words))
+
+    before, after = found(whole), found(less)
+    for record in after:
+        before.remove(record)  # raises ValueError for a record with another fate
+    assert len(before) == 2
 
 
 READ_OFF = {
