@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -24,7 +26,20 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
 
 @contextmanager
 def kept_generators(device: torch.device) -> Iterator[None]:
-    """Context after which torch's generators of `device` have their state from before."""
+    """Context after which the generators of `device`, Python and numpy have their state from
+    before."""
+    python = random.getstate()
+    numpy = np.random.get_state()  # noqa: NPY002 - networks draw from it
+    try:
+        with _kept_by_torch(device):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002 - networks draw from it
+
+
+@contextmanager
+def _kept_by_torch(device: torch.device) -> Iterator[None]:
     if device.type == "cuda":
         with torch.random.fork_rng([device]), torch.cuda.device(device):
             yield
@@ -34,7 +49,9 @@ def kept_generators(device: torch.device) -> Iterator[None]:
 
 
 def seed_generators(device: torch.device, seed: int) -> None:
-    """Have `device` draw from `seed` from now on."""
+    """Have `device`, Python and numpy draw from `seed` from now on."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - networks draw from it
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)

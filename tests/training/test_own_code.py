@@ -8,6 +8,7 @@ from one_by_one import one_by_one, silo, trained
 from torch import fx, nn
 from torch.nn import functional
 
+from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe
 from fedpriv.training.layers.chain import LayerChain
@@ -70,8 +71,14 @@ class Drops(Base):
 
 
 class DropsByPython(Base):
+    often = 0.001
+
     def middle(self, h):
-        return h if random.random() < 0.001 else self.second(h)
+        return h if random.random() < self.often else self.second(h)
+
+
+class DropsHalf(DropsByPython):
+    often = 0.5
 
 
 class KnowsTensors(Base):
@@ -222,3 +229,17 @@ def test_a_variance_that_overflows_gives_no_number(norm):
     found = trained(model, theta, data, Classification(), recipe)
     assert own.isnan().any()
     assert torch.equal(found.isnan(), own.isnan())
+
+
+def test_what_python_draws_in_a_pass_does_not_depend_on_other_users():
+    model, data, task = DropsHalf(), silo([3, 9, 1], (6,), Classification()), Classification()
+    theta, recipe = flatten(model), Recipe(9, 2, 0.1)
+    together = trained(model, theta, data, task, recipe)
+    for user in range(3):
+        assert torch.equal(trained(model, theta, data, task, recipe, [user])[0], together[user])
+
+
+def test_a_network_that_counts_in_a_variable_is_refused():
+    model, data, task = Remembers(), silo([3, 9, 1], (6,), Classification()), Classification()
+    with pytest.raises(ConfigError, match="changes no variable outside the network"):
+        trained(model, flatten(model), data, task, Recipe(1, None, 0.1))

@@ -13,6 +13,8 @@ from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import kept_generators, seed_generators
+from fedpriv.training.network_checks import refused
+from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import (
     LocalProblem,
@@ -53,9 +55,15 @@ class Sequential(UserTrainer[SequentialState]):
         self.shared = shared_module(problem.model)
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
+        model = self.problem.model
+        before = own_code(model).seen
         with kept_generators(self.problem.start.device):
             result = super().run(users, memory)
-            return result if self.shared.is_clean() else super().run(users, memory)
+            if not self.shared.is_clean():
+                result = super().run(users, memory)
+        if own_code(model).seen != before:
+            raise refused(model, "code that changes no variable outside the network")
+        return result
 
     def _filled(self, users: TrainingUsers) -> TrainingUsers:
         return users

@@ -12,6 +12,7 @@ from torch.func import grad, vmap
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import in_mode
+from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import STACK, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.untouched import appearance, has_hidden_attributes
@@ -57,6 +58,8 @@ class Vmapped(UserTrainer[TrainerState]):
 def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
     """Whether vmap can run the problem's model in training on batches of `rows` records, and a
     user's bits do not depend on its place in a stack."""
+    if own_code(problem.model).hidden is not None:
+        return False
     if has_hidden_attributes(problem.model) or Vmapped(problem).limits.stack(rows) != STACK:
         return False
     return _equal_at_every_place(problem.model, problem.shape, problem.dtype, rows)
