@@ -58,6 +58,8 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
     Raises AlteredError for a report without a valid signature, FedprivError for a file that cannot
     be read.
     """
+    if path.is_dir():
+        raise FedprivError(f"{path}: is a folder; name the report in it, {path / 'report.html'}")
     try:
         content = read_bytes(path, RECORD_BYTES)
     except (OSError, ValueError) as error:
