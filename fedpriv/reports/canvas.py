@@ -19,7 +19,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter, MaxNLocator
+from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 __all__ = [
@@ -28,7 +28,9 @@ __all__ = [
     "Figure",
     "FontProperties",
     "Line2D",
+    "LogLocator",
     "MaxNLocator",
+    "NullFormatter",
     "PlainLog",
     "ScaledTranslation",
     "grid_and_legend",

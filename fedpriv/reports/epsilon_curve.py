@@ -16,7 +16,16 @@ from typing import Any
 import matplotlib
 
 from fedpriv.errors import FedprivError
-from fedpriv.reports.canvas import MARKERS, Axes, Figure, Line2D, PlainLog, plt, save
+from fedpriv.reports.canvas import (
+    MARKERS,
+    Axes,
+    Figure,
+    Line2D,
+    LogLocator,
+    NullFormatter,
+    plt,
+    save,
+)
 from fedpriv.reports.finished_runs import Run, user_epsilons
 from fedpriv.reports.groups import Group, group_runs, short
 from fedpriv.reports.number_table import write_table
@@ -171,7 +180,9 @@ def _finish(
     starts = [points[0][-1] for _, points in found if points]
     if max(ends) > 30 * min(starts):
         axis.set_xscale("log")
-        axis.xaxis.set_major_formatter(PlainLog(labelOnlyBase=True))
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
     observers = " and ".join(dict.fromkeys(one.observer for one in summaries))
     units = " and ".join(dict.fromkeys(one.unit for one in summaries))
     deltas = " and ".join(f"{delta:g}" for delta in sorted({run.delta for run in runs}))

@@ -40,17 +40,32 @@ class Line:
     points: Sequence[tuple[float, float]]
 
 
+WIDE = 30
+"""Ratio of the largest to the smallest epsilon from which on the axis is logarithmic."""
+
+
 @dataclass(frozen=True)
 class Axis:
-    """A linear axis.
+    """An axis.
 
-    low, high: its ends.
-    step: distance of its ticks.
+    ticks: values with a label, ascending; the first and last one are its ends.
+    log: whether equal distances are equal ratios.
     """
 
-    low: float
-    high: float
-    step: float
+    ticks: Sequence[float]
+    log: bool = False
+
+    @staticmethod
+    def of_epsilons(values: Sequence[float]) -> Axis:
+        """From zero on; logarithmic with ticks at 1, 2 and 5 for values of very different size."""
+        low, high = min(values), max(values)
+        if low <= 0 or high < WIDE * low:
+            return Axis.of(values, from_zero=True)
+        first, last = math.floor(math.log10(low)), math.floor(math.log10(high))
+        ticks = [k * 10.0**power for power in range(first, last + 2) for k in (1, 2, 5)]
+        begin = max(place for place, tick in enumerate(ticks) if tick <= low * 1.000001)
+        end = min(place for place, tick in enumerate(ticks) if tick >= high * 0.999999)
+        return Axis(ticks[begin : end + 1], log=True)
 
     @staticmethod
     def of(values: Sequence[float], *, from_zero: bool = False) -> Axis:
@@ -61,19 +76,15 @@ class Axis:
         rough = (high - low) / TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= rough * 0.999)
-        return Axis(
-            math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step
-        )
-
-    @property
-    def ticks(self) -> list[float]:
-        return [
-            self.low + k * self.step for k in range(round((self.high - self.low) / self.step) + 1)
-        ]
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        return Axis([k * step for k in range(first, last + 1)])
 
     def share(self, value: float) -> float:
         """Place of a value: 0 at the low end, 1 at the high one."""
-        return (value - self.low) / (self.high - self.low)
+        low, high = self.ticks[0], self.ticks[-1]
+        if self.log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
 
 
 def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
@@ -82,7 +93,7 @@ def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
     shown = [line for line in lines[:MOST_LINES] if line.points]
     if not shown:
         return Html("")
-    across = Axis.of([point[0] for line in shown for point in line.points], from_zero=True)
+    across = Axis.of_epsilons([point[0] for line in shown for point in line.points])
     up = Axis.of([point[1] for line in shown for point in line.points])
     parts = [_grid(across, up, x, y)]
     parts += [_line(number, line, across, up) for number, line in enumerate(shown)]
@@ -90,10 +101,7 @@ def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
     picture = tag(
         "svg", tag("title", label), *parts, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img"
     )
-    entries = [
-        tag("li", _key(number), escape(line.name), cls=f"line{number}")
-        for number, line in enumerate(shown)
-    ]
+    entries = [tag("li", _key(number), escape(line.name)) for number, line in enumerate(shown)]
     if len(lines) > MOST_LINES:
         entries.append(tag("li", f"and {len(lines) - MOST_LINES} more, in the table"))
     legend = tag("ul", *entries, cls="legend") if len(entries) > 1 else Html("")
@@ -143,4 +151,5 @@ def _line(number: int, line: Line, across: Axis, up: Axis) -> Html:
 def _key(number: int) -> Html:
     mark = tag("path", d=MARKERS[number], transform="translate(14 7)")
     stroke = tag("polyline", points="1,7 27,7")
-    return tag("svg", stroke, mark, viewBox="0 0 28 14", **{"aria-hidden": "true"})
+    hidden = {"aria-hidden": "true"}
+    return tag("svg", stroke, mark, cls=f"line{number}", viewBox="0 0 28 14", **hidden)

@@ -15,6 +15,8 @@ from typing import Any
 from fedpriv.reports.assessment import plain_words as words
 from fedpriv.reports.assessment.chart import Line, chart
 from fedpriv.reports.assessment.contents import embedded
+from fedpriv.reports.assessment.evidence import evidence
+from fedpriv.reports.assessment.limits import limits
 from fedpriv.reports.assessment.parts import (
     Html,
     bullets,
@@ -22,6 +24,7 @@ from fedpriv.reports.assessment.parts import (
     facts,
     join,
     number,
+    section,
     table,
     tag,
 )
@@ -157,7 +160,7 @@ def _processing(values: Facts) -> Html:
         "(federated learning). Each organisation computes an update, bounds what one unit can "
         "change in it, and noise is added before anything is released."
     )
-    return _section(
+    return section(
         "Description of the processing",
         tag("h3", "Nature"),
         tag("p", training),
@@ -204,7 +207,8 @@ def _necessity(values: Facts) -> Html:
     elif found is not None:
         parts.append(tag("p", f"There is no table: {found['why_not']}"))
     parts += [
-        tag("p", f"{name} is a value of the kind “{label}”.", cls="quiet") for label in labels
+        tag("p", f"Label of {name}: {label}. {words.LABELS.get(label, '')}", cls="quiet")
+        for label in labels
     ]
     parts.append(
         tag(
@@ -213,7 +217,7 @@ def _necessity(values: Facts) -> Html:
             "well is for the controller to judge; the curve shows what they cost.",
         )
     )
-    return _section("Necessity and proportionality", *parts)
+    return section("Necessity and proportionality", *parts)
 
 
 def _points(curve: Sequence[Facts]) -> list[tuple[float, float]]:
@@ -229,7 +233,8 @@ def _risks(values: Facts) -> Html:
     observers = dict.fromkeys(row["observer"] for run in runs for row in run["epsilons"])
     who = [(name, words.OBSERVERS.get(name, words.OTHER_OBSERVER)) for name in observers]
     units = dict.fromkeys(row["unit"] for run in runs for row in run["epsilons"])
-    return _section(
+    statuses = dict.fromkeys(row["status"] for run in runs for row in run["epsilons"])
+    return section(
         "Risks to the persons concerned",
         tag("h3", "Who sees what"),
         facts(who),
@@ -242,32 +247,14 @@ def _risks(values: Facts) -> Html:
             "were used, how sure can they become by what they see? (Apart from the small "
             "probability delta.)",
         ),
-        _epsilons(runs),
+        limits(runs),
+        facts((status, words.STATUSES.get(status, "")) for status in statuses),
         tag("h3", "Attacks that were tried"),
         *_audits(values),
         tag("h3", "What no number on this page covers"),
         bullets(values["not_covered"]),
         tag("p", _diagnostics(values), cls="quiet"),
     )
-
-
-def _epsilons(runs: Sequence[Facts]) -> Html:
-    many = len(runs) > 1
-    columns = [*(["run"] if many else []), "observer", "unit", "neighbours"]
-    columns += ["certified epsilon", "claimed epsilon", "delta", "sure at most", "basis"]
-    rows = []
-    for run in runs:
-        for row in run["epsilons"]:
-            unit = f"{row['unit']}, group {row['group']}" if row["group"] else row["unit"]
-            cells = [*([run["folder"]] if many else []), row["observer"], unit]
-            cells += [words.ADJACENCIES.get(row["adjacency"], row["adjacency"])]
-            cells += [number(row["certified"]), number(row["claimed"]), number(run["delta"])]
-            cells += [
-                words.guess(row["certified"]),
-                words.STATUSES.get(row["status"], row["status"]),
-            ]
-            rows.append(cells)
-    return table(columns, rows, "After the last round; the smallest proven limit of each line.")
 
 
 def _audits(values: Facts) -> Iterator[Html]:
@@ -329,10 +316,13 @@ def _diagnostics(values: Facts) -> str:
 
 def _measures(values: Facts) -> Html:
     rows = []
+    everybody = {row["observer"] for run in values["runs"] for row in run["epsilons"]}
     for one in values["assumptions"]:
         text = one["text"] if one["holds"] else f"DOES NOT HOLD: {one['text']}"
-        rows.append([text, one["meaning"], ", ".join(one["observers"])])
-    return _section(
+        against = one["observers"]
+        whom = "all of them" if len(against) == len(everybody) > 1 else ", ".join(against)
+        rows.append([text, one["meaning"], whom])
+    return section(
         "Measures, and what they rest on",
         tag(
             "p",
@@ -345,70 +335,13 @@ def _measures(values: Facts) -> Html:
     )
 
 
-def _evidence(values: Facts) -> Html:
-    parts: list[object] = [
-        tag(
-            "p",
-            "Digests of files were computed when this report was made. Digests marked “recorded” "
-            "are those that the run wrote down; the data themselves were not read again. None of "
-            "this proves that a training took place: it shows whether files fit together.",
-        )
-    ]
-    for run in values["runs"]:
-        shown = list(_evidence_of(run))
-        if len(values["runs"]) == 1:
-            parts += shown
-        else:
-            parts.append(tag("details", tag("summary", f"Run {run['folder']}"), *shown))
-    return _section("Evidence", *parts)
-
-
-def _evidence_of(run: Facts) -> Iterator[Html]:
-    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    yield facts(
-        [
-            ("Command", code(run["command"]) if run["command"] else "not recorded"),
-            ("Seed", str(run["seed"]) if run["seed"] is not None else ""),
-            ("Last written", run["updated"]),
-            ("Versions", versions),
-            ("Commit of fedpriv", code(run["commit"]) if run["commit"] else "not recorded"),
-            ("Trained on", run["device"]),
-            ("Repeated rounds", run["rounds_repeated"] or ""),
-            ("Ended by", run["reason"]),
-            *((f"Warning {n}", line) for n, line in enumerate(run["warnings"], 1)),
-        ]
-    )
-    checks = [[one["what"], one["result"], one["why"]] for one in run["checks"]]
-    yield table(["check", "result", "why"], checks, "What was recomputed from the folder's files.")
-    digests = [
-        [DIGESTS.get(name, name), "recomputed" if name in RECOMPUTED else "recorded", code(value)]
-        for name, value in run["digests"].items()
-    ]
-    digests += [[name, "recomputed", code(value)] for name, value in run["files"].items()]
-    yield table(["of", "", "SHA-256"], digests, "Digests.")
-    settings = "\n".join(f"{key}: {value}" for key, value in run["settings"].items())
-    yield tag("details", tag("summary", "All settings"), tag("pre", settings))
-
-
-RECOMPUTED = ("settings", "settings_of_audits")
-DIGESTS = {
-    "settings": "settings (config.yaml, as values)",
-    "settings_of_audits": "settings that an audit must share",
-    "source": "data, as read from their files",
-    "records": "records, as loaded",
-    "allocation": "allocation: owner and silo of each record",
-    "effective": "plan: noise, encodings, events",
-    "code": "code of fedpriv and of own components",
-}
-
-
 def _glossary(values: Facts) -> Html:
-    return _section("Words", facts(words.GLOSSARY.items()))
+    return section("Words", facts(words.GLOSSARY.items()))
 
 
 def _contents(values: Facts) -> Html:
     inside = tag("pre", embedded(values), id="contents")
-    return _section(
+    return section(
         "For machines",
         tag(
             "p",
@@ -420,8 +353,4 @@ def _contents(values: Facts) -> Html:
     )
 
 
-def _section(title: str, *parts: object) -> Html:
-    return tag("section", tag("h2", title), *parts)
-
-
-SECTIONS = (_processing, _necessity, _risks, _measures, _evidence, _glossary, _contents)
+SECTIONS = (_processing, _necessity, _risks, _measures, evidence, _glossary, _contents)

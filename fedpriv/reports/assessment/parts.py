@@ -69,3 +69,8 @@ def number(value: float | str | None) -> str:
 def code(value: object) -> Html:
     """A text of the computer: a command, a digest."""
     return tag("code", value)
+
+
+def section(title: str, *parts: object) -> Html:
+    """A section with its heading."""
+    return tag("section", tag("h2", title), *parts)

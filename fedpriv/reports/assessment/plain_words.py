@@ -91,11 +91,31 @@ GLOSSES: Mapping[str, str] = {
         "What the two files that are compared differ in, and what stays the same in both."
     ),
     "public:": "These facts are taken as known to everybody; the noise does not hide them.",
+    "integer noise, exactly sampled": (
+        "The noise is drawn as whole numbers by an exact rule; no rounding can give it away."
+    ),
+    "one silo subtracts its own noise share": (
+        "A curious organisation knows the noise that it added itself. It does not share it with "
+        "another one."
+    ),
     "the server sees every silo's noised message": (
         "The server reads each organisation's update, with that organisation's noise in it."
     ),
 }
 """A reading of frequent assumptions, by how they begin."""
+
+LABELS: Mapping[str, str] = {
+    "charged": "It was made with noise, and the epsilons on this page pay for it.",
+    "released": (
+        "It was computed from the noised model and public records: it tells nothing more than the "
+        "epsilons on this page allow."
+    ),
+    "diagnostic": (
+        "It was computed from private records without noise. No epsilon covers it; do not publish "
+        "it."
+    ),
+}
+"""What the label of a metric means."""
 
 GLOSSARY: Mapping[str, str] = {
     "epsilon": (
@@ -136,4 +156,7 @@ def guess(epsilon: float | str | None) -> str:
     if isinstance(epsilon, str) or epsilon > 700:
         return "certain"
     chance = 100 / (1 + math.exp(-epsilon))
-    return "nearly certain (over 99.9 %)" if chance > 99.9 else f"at most {math.ceil(chance)} %"
+    if chance > 99.9:
+        return "nearly certain (over 99.9 %)"
+    shown = math.ceil(chance) if chance <= 99 else math.ceil(10 * chance) / 10
+    return f"at most {shown:g} %"

@@ -121,7 +121,10 @@ def _verified_json(content: bytes) -> Verified:
         values = json.loads(content)
         if not isinstance(values, dict) or canonical(values) != content:
             raise AlteredError("altered: not the bytes that its values are written as")
-        signature = bytes.fromhex(values.pop(SIGNATURE))
+        written = values.pop(SIGNATURE)
+        signature = bytes.fromhex(written)
+        if signature.hex() != written:  # capitals or spaces: another file of the same signature
+            raise AlteredError("altered: not the bytes that its values are written as")
         key = bytes.fromhex(values["signer"]["key"])
         whole = values_verify(values, key, signature)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

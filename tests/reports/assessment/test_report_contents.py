@@ -344,5 +344,6 @@ def test_how_sure_an_observer_can_become():
     assert guess(0.0) == "at most 50 %"
     assert guess(1.0) == "at most 74 %"
     assert guess(2.5) == "at most 93 %"
+    assert guess(5.759) == "at most 99.7 %"
     assert guess(30.0) == "nearly certain (over 99.9 %)"
     assert guess("inf") == "certain"

@@ -78,6 +78,16 @@ def test_every_altered_byte_is_found(signed, tmp_path, name):
     assert found == ALTERATIONS
 
 
+def test_a_signature_in_capitals_is_an_altered_file(signed, tmp_path):
+    content = (signed / "report.json").read_bytes()
+    written = json.loads(content)["signature"].encode()
+    file = tmp_path / "report.json"
+    for other in (written.upper(), written[:2] + b" " + written[2:]):
+        file.write_bytes(content.replace(written, other))
+        with pytest.raises(AlteredError):
+            verify(file)
+
+
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize(
