@@ -229,8 +229,8 @@ def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
     ("budgets", "text"),
     [
         ("{}", "algo.budgets"),
-        ("{a:{epsilon:1}}", "algo.budgets.a=...: either share or users"),
-        ("{a:{epsilon:1,share:1,users:[0]}}", "either share or users"),
+        ("{a:{epsilon:1}}", "algo.budgets.a=...: one of share, users and file"),
+        ("{a:{epsilon:1,share:1,users:[0]}}", "one of share, users and file"),
         ("{a:{epsilon:0,share:1}}", "algo.budgets.a.epsilon=0.0: a positive number"),
         ("{a:{share:1}}", r"algo.budgets.a.epsilon=\?: a value is required"),
         ("{a:{epsilon:1,shares:1}}", "algo.budgets.a.shares.*did you mean"),

@@ -15,6 +15,8 @@ import tomllib
 
 import pytest
 from command import Done, run
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from page_blocks import FENCE, PAGES, ROOT, blocks
 
 from fedpriv.audit import command as audit_command
@@ -44,7 +46,7 @@ PLACES = {
     "resume=outputs/...": "resume=outputs/run",
 }
 """What stands for something of the reader's, and what does in its place."""
-MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare")
+MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare", "fedpriv report", "fedpriv audit")
 """Names of commands in a sentence, that need further words."""
 ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
 
@@ -127,6 +129,16 @@ def finished(tmp_path_factory):
     return folder
 
 
+def write_keys(folder):
+    """What openssl writes: an Ed25519 key, and its public half."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    pem = serialization.Encoding.PEM
+    own = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    public = serialization.PublicFormat.SubjectPublicKeyInfo
+    (folder / "private.pem").write_bytes(key.private_bytes(pem, *own))
+    (folder / "public.pem").write_bytes(key.public_key().public_bytes(pem, public))
+
+
 @pytest.fixture
 def world(tmp_path, monkeypatch, small_root, finished):
     """The same, with small data, and attacks and figures that take no time."""
@@ -135,6 +147,7 @@ def world(tmp_path, monkeypatch, small_root, finished):
     case = ROOT / "docs" / "court" / "cases" / "dp_fl_simple_composition.yaml"
     shutil.copy(case, tmp_path / "claim.yaml")
     (tmp_path / "visits.csv").write_text(csv_text())
+    write_keys(tmp_path)
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "pyproject.toml").write_text("")
     monkeypatch.setenv("FEDPRIV_DATA", small_root)

@@ -75,7 +75,7 @@ TEXT = (
         (WORDS, "sequential", True),
         (TEXT, "sequential", True),
         (TEXT, "batched", False),
-        (TEXT, "compiled", False),
+        (TEXT, "compiled", True),
     ],
 )
 def test_a_trainer_that_cannot_train_the_network_is_told_before_data_are_loaded(

@@ -104,7 +104,8 @@ def work(**details):
         "streams": Streams(0),
         "enforced": False,
     }
-    query = Query("update", 1, (0, 1), mechanism=None, **(numbers | details))
+    plain = SimpleNamespace(mixing=None)
+    query = Query("update", 1, (0, 1), mechanism=plain, **(numbers | details))
     return algo, _Work(SimpleNamespace(algo=algo, silo=silo), query)
 
 
