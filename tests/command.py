@@ -57,6 +57,7 @@ def _as_if_alone(cwd: Path) -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     argv, environment = patch.object(sys, "argv", ["fedpriv"]), patch.dict(os.environ)
     with contextlib.chdir(cwd), argv, environment:
+        os.environ.pop("COLUMNS", None)  # pytest's workers have one
         GlobalHydra.instance().clear()
         try:
             yield

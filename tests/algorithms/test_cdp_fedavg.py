@@ -379,5 +379,6 @@ def test_impossible_combinations_are_refused():
     spread = Allocation(np.arange(5), np.array([0, 0, 1, 1, 1]), np.ones(5, dtype=bool), 5, 2)
     with pytest.raises(ConfigError, match=r"algo\.batch_size=3: at most 2"):
         replace(BASE, batch_size=3).training_records(spread, BreastCancer())
-    with pytest.raises(ConfigError, match="data=tcgabrca"):
-        BASE.training_records(spread, TcgaBrca())
+    pairs = replace(ADULT, records_per_draw=TcgaBrca.records_per_draw)
+    with pytest.raises(ConfigError, match="algo=cdpfedavg: another for this data set"):
+        make_plan(BASE, Gaussian(1.0, 0.01), federation=pairs)

@@ -11,6 +11,7 @@ from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
+from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
@@ -162,8 +163,9 @@ def test_what_cannot_work_is_refused():
         make_plan(replace(ALGO, calibration="certified"), NoMechanism(), federation=federation)
     with pytest.raises(ConfigError, match="mechanism=discrete_gaussian"):
         make_plan(ALGO, DiscreteGaussian(1.0, 1.0), federation=federation)
-    with pytest.raises(ConfigError, match="data=tcgabrca"):
-        ALGO.training_records(None, TcgaBrca())
+    pairs = replace(federation, records_per_draw=TcgaBrca.records_per_draw)
+    with pytest.raises(ConfigError, match="algo=dperm: another for this data set"):
+        make_plan(ALGO, Gaussian(1.0, 1.0), federation=pairs)
     for key, value in [
         ("local_steps", 0),
         ("strong_convexity", 0.0),

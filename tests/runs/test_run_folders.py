@@ -353,7 +353,7 @@ def test_a_process_that_is_asked_to_end_says_so_and_goes_on(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, error = process.communicate(timeout=60)
-    said = "fedpriv: terminated; continue with fedpriv resume=run"
+    said = f"fedpriv: terminated; continue with fedpriv resume={tmp_path / 'run'}"
     assert (process.returncode, error.strip().splitlines()[-1]) == (143, said)
     status = read_status(tmp_path / "run")
     assert (status["state"], "resume=" in status["reason"]) == ("interrupted", True)

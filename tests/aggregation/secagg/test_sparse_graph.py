@@ -23,6 +23,8 @@ from fedpriv.aggregation.secagg.silo import Member
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.parties.messages import digest_of
+from fedpriv.rounds.query import Broadcast
 
 SAFE = SecAgg(neighbours=6, cohort=8, dropouts=1 / 9, corrupt=1 / 9)
 """For nine silos: any one may collude with the server, any one may drop out."""
@@ -200,7 +202,8 @@ def says(protocols, who, phase, change):
 
 
 def ring_of(roster):
-    graph = Sparse(6, 5, 1, 32).graph(session_of((SESSION, 1, 0, b""), roster), roster)
+    told = digest_of(Broadcast({}))
+    graph = Sparse(6, 5, 1, 32).graph(session_of((SESSION, 1, 0, told), roster), roster)
     return [graph.names[index] for index in graph.order]
 
 
