@@ -19,6 +19,7 @@ fedpriv allocation [key=value ...]   who owns which records in which silo: a tab
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
+fedpriv report folder                a page for a data protection officer; --sign, --verify
 fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figure;
                                      --profile quick or paper
 fedpriv replicate [entry ...]        decide a paper's claim by the rule of the ledger
