@@ -33,6 +33,11 @@ _LARGEST_GROUP = 1000
 """Contributors of a unit up to which samples of a group are accounted."""
 
 
+_SMALLEST_SAMPLED = 0.01
+"""Noise below which samples count as everything: the curves leave the grids, and a release costs
+thousands either way."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is proved for one unit, adjacency and observer.
@@ -208,6 +213,10 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
         return False
     if sampling.drawn == s.TOGETHER:  # both releases show the unit at once
         return False
+    if hidden_deviation(release, target.observer) < _SMALLEST_SAMPLED * release.bound:
+        return False
+    # A client knows whether it was chosen itself, which tells it about the others.
+    itself = target.observer == s.CLIENT == release.contributor
     alone = spread.contributors == 1
     if sampling.rule == s.POISSON:
         # Who takes part must not show in a count, nor in how much noise there is.
@@ -220,7 +229,7 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
         )
     if sampling.rule == s.WITHOUT_REPLACEMENT:
         counted = release.weights == s.COUNTS
-        return target.adjacency != ADD_REMOVE and alone and not counted
+        return target.adjacency != ADD_REMOVE and alone and not (counted or itself)
     return False
 
 

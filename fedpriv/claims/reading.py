@@ -21,6 +21,8 @@ from fedpriv.settings.help import near
 UNKNOWN = "unknown"
 MOST_RELEASES = 200
 """Accounting takes a second for each distinct release."""
+_SMALLEST, _LARGEST = 1e-30, 1e30
+"""Of bounds, weights and noise, so that no ratio of them leaves the range of a float."""
 SOURCE = ("repository", "commit", "file", "says", "reading", "note", "status")
 
 
@@ -109,12 +111,16 @@ def _whole(path: str, value: Any) -> int:
     return int(value)
 
 
+def _size(path: str, value: Any) -> float:
+    return _number(_SMALLEST, _LARGEST, open_low=False)(path, value)
+
+
 def _clip(path: str, value: Any) -> float:
-    return math.inf if value == "none" else _number(0, 1e100)(path, value)
+    return math.inf if value == "none" else _size(path, value)
 
 
 def _delta(path: str, value: Any) -> float:
-    return _number(0, 1 - 1e-9)(path, value)
+    return _number(1e-300, 1 - 1e-9, open_low=False)(path, value)
 
 
 def _text(path: str, value: Any) -> str:
@@ -212,7 +218,9 @@ def _spread(population: Fields, unit: str, claimed: Iterable[str]) -> s.UnitSpre
         return None
     fields = population.inner(unit)
     contributors = fields.take(
-        "contributors", _whole, f"the most contributors of one release with data of one {unit}"
+        "contributors",
+        _whole,
+        f"the most contributors of one scope with data of one {unit}, over all releases",
     )
     scopes = fields.take("scopes", _whole, f"the most scopes with data of one {unit}")
     return s.UnitSpread(contributors, scopes) if fields.end() else None
@@ -231,7 +239,7 @@ def _release(fields: Fields) -> s.NoisyRelease | None:
     tensors = fields.take(
         "tensors", _whole, "how many vectors are clipped to this bound each; 1 if clipped jointly"
     )
-    weight = fields.take("weight", _number(0, 1e100), "the largest weight of a vector in the sum")
+    weight = fields.take("weight", _size, "the largest weight of a vector in the sum")
     weights = fields.take(
         "weights", _one_of(s.BASES), "are weights fixed, or do they depend on data?"
     )
@@ -307,7 +315,7 @@ def _noise(fields: Fields) -> s.AddedNoise:
     if mechanism == s.NO_NOISE:
         return s.AddedNoise(mechanism)
     deviation = fields.take(
-        "deviation", _number(0, 1e100), "the noise's deviation on the sum, before any division"
+        "deviation", _size, "the noise's deviation on the sum, before any division"
     )
     added_by = fields.take("added_by", _one_of(s.ADDERS), f"who adds it: {', '.join(s.ADDERS)}")
     shares = 1
@@ -329,7 +337,9 @@ def _sampling(fields: Fields) -> s.ReleaseSampling:
         return s.ReleaseSampling(rule)
     rate, batch, of = 1.0, 1, 1
     if rule == s.POISSON:
-        rate = fields.take("rate", _number(0, 1), "the probability to take part")
+        rate = fields.take(
+            "rate", _number(_SMALLEST, 1, open_low=False), "the probability to take part"
+        )
     else:
         batch = fields.take("batch", _whole, "contributors in one release")
         of = fields.take("of", _whole, "contributors to choose from")

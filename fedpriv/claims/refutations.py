@@ -106,7 +106,8 @@ def _noiseless(
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
     share = takes_part(release.sampling)
-    tries = 1 if release.sampling.drawn == s.ONCE else release.participation
+    # Another release may have one sample for all times.
+    tries = release.participation if release.sampling.drawn == s.EACH_TIME else 1
     if -math.expm1(tries * math.log1p(-share) if share < 1 else -math.inf) <= target.delta:
         return None
     noise = release.noise
@@ -166,9 +167,10 @@ def _gap(release: s.NoisyRelease, target: s.Statement) -> float:
     count = float(release.participation if noise.generator != s.REUSED else 1)
     if sampling.rule == s.SHUFFLED:
         # The sum of all batches of a pass has the unit once, and the noise of every batch.
-        if target.adjacency == ADD_REMOVE:
+        # A pass may leave out those who do not fill a batch.
+        if target.adjacency == ADD_REMOVE or sampling.of % sampling.batch:
             return 0.0
-        steps = math.ceil(sampling.of / sampling.batch)
+        steps = sampling.of // sampling.batch
         count = min(release.participation, release.times // steps) / steps
     return math.sqrt(count) * _moved(release, target) / deviation
 
@@ -187,9 +189,10 @@ def _sampled(release: s.NoisyRelease, target: s.Statement) -> Refutation | None:
     if noise.mechanism != s.GAUSSIAN or share == 1 or release.participation < release.times:
         return None
     ratio, count = deviation / release.bound, release.times
-    if sampling.drawn == s.ONCE:
-        ratio, count = ratio / math.sqrt(count), 1
-    epsilon = optimistic_epsilon(share, ratio, count, target.delta)
+    together = optimistic_epsilon(share, ratio / math.sqrt(count), 1, target.delta)
+    apart = optimistic_epsilon(share, ratio, count, target.delta)
+    known = {s.ONCE: together, s.EACH_TIME: apart}
+    epsilon = known.get(sampling.drawn, min(together, apart))
     return Refutation(epsilon, "the unit is sampled, and its contributions all point one way")
 
 

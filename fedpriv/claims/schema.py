@@ -88,7 +88,8 @@ class Statement:
 class UnitSpread:
     """Where the data of one unit can be.
 
-    contributors: the most contributors of one release whose vectors depend on one unit.
+    contributors: the most contributors of one scope whose vectors depend on one unit, counted over
+        all releases: others may take part in each.
     scopes: the most scopes with data of one unit.
     """
 

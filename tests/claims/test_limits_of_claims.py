@@ -1,0 +1,76 @@
+"""What a claim leaves open is counted for the unit, and never for an attack."""
+
+import math
+
+import dp_accounting as dp
+import pytest
+from claim_examples import BATCHES, DP_SGD, changed
+
+from fedpriv.claims.certificates import certify
+from fedpriv.claims.reading import parse
+from fedpriv.claims.refutations import attack_bound
+from fedpriv.errors import ConfigError
+
+
+def certified(data):
+    claim = parse(data)
+    return certify(claim, claim.statements[0]).epsilon
+
+
+def attacked(data):
+    claim = parse(data)
+    return attack_bound(claim, claim.statements[0]).epsilon
+
+
+def test_a_client_that_was_not_chosen_learns_who_was():
+    # One of two clients: the other one is chosen whenever the observer is not.
+    values = {
+        "claims__0__unit": "client",
+        "claims__0__observer": "client",
+        "population": {"client": {"contributors": 1, "scopes": 1}},
+        "releases__0__contributor": "client",
+        "releases__0__noise__added_by": "trusted third party",
+        "releases__0__noise__deviation": 3.0,
+        "releases__0__times": 1,
+        "releases__0__participation": 1,
+        "releases__0__sampling__batch": 1,
+        "releases__0__sampling__of": 2,
+    }
+    # It sees the other's update with chance 1/2, and knows that it does.
+    assert certified(changed(BATCHES, **values)) > dp.get_epsilon_gaussian(3 / 2, 2e-5)
+
+
+@pytest.mark.parametrize("size", ["clip", "weight", "noise__deviation", "sampling__rate"])
+@pytest.mark.parametrize("value", [1e-200, 5e-324])
+def test_sizes_whose_ratios_leave_the_floats_are_refused(size, value):
+    with pytest.raises(ConfigError, match="at least 1e-30"):
+        parse(changed(DP_SGD, **{f"releases__0__{size}": value}))
+
+
+def test_the_smallest_noise_has_a_number():
+    # The curves of samples of such noise do not fit into memory.
+    assert 1e50 < certified(changed(DP_SGD, releases__0__noise__deviation=1e-30)) < math.inf
+
+
+def test_a_pass_that_leaves_a_unit_out_is_no_attack():
+    # Batches of 6 of 10: without a last batch, two passes miss a unit with chance 0.16.
+    values = {
+        "claims__0__adjacency": "zero-out",
+        "claims__0__delta": 0.95,
+        "releases__0__times": 2,
+        "releases__0__participation": 2,
+        "releases__0__noise__deviation": 0.1,
+    }
+    sampling = {"rule": "shuffled", "batch": 6, "of": 10, "hidden_from": []}
+    assert attacked(changed(DP_SGD, **values, releases__0__sampling=sampling)) == 0
+    whole = {**sampling, "batch": 5}
+    assert attacked(changed(DP_SGD, **values, releases__0__sampling=whole)) > 1
+
+
+def test_a_sample_of_another_release_may_be_one_for_all_times():
+    # One sample at rate 0.05 misses the unit too often for this delta.
+    sample = {"claims__0__delta": 0.1, "releases__0__sampling__drawn": "with another release"}
+    assert attacked(changed(DP_SGD, **sample)) == 0
+    assert attacked(changed(DP_SGD, **sample, releases__0__clip="none")) == 0
+    sample["releases__0__sampling__drawn"] = "each time"
+    assert attacked(changed(DP_SGD, **sample)) > 0
