@@ -155,11 +155,10 @@ def _changing_counts(release: s.NoisyRelease, target: s.Statement) -> str:
     """The field that neighbours differ in because it is made of counts; empty if none is."""
     if target.adjacency == s.ZERO_OUT:
         return ""
-    replaced = target.adjacency == REPLACE
-    if release.weights == s.COUNTS and not (replaced and target.unit == s.RECORD):
-        return "weights"
-    same = replaced and s.UNITS.index(target.unit) <= s.UNITS.index(release.contributor)
-    return "denominator" if release.denominator == s.COUNTS and not same else ""
+    # Who replaces a user or a client may have another number of records.
+    if target.adjacency == REPLACE and target.unit == s.RECORD:
+        return ""
+    return next((f for f in ("weights", "denominator") if getattr(release, f) == s.COUNTS), "")
 
 
 def hidden_deviation(release: s.NoisyRelease, observer: str) -> float:
@@ -215,8 +214,9 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
         return False
     if hidden_deviation(release, target.observer) < _SMALLEST_SAMPLED * release.bound:
         return False
-    # A client knows whether it was chosen itself, which tells it about the others.
-    itself = target.observer == s.CLIENT == release.contributor
+    # A client knows whether it, or a record of its own, was chosen, which tells it about the others.
+    among = release.contributor == s.CLIENT or release.scope == s.EVERYWHERE
+    itself = target.observer == s.CLIENT and among
     alone = spread.contributors == 1
     if sampling.rule == s.POISSON:
         # Who takes part must not show in a count, nor in how much noise there is.
@@ -237,7 +237,7 @@ def _composed(
     scopes: dict[str, list[ReleaseCost]], spread: s.UnitSpread, delta: float
 ) -> Certificate:
     """The largest epsilon over scopes, or of all together if a unit can be in several."""
-    everywhere = scopes.pop("all", [])
+    everywhere = scopes.pop(s.EVERYWHERE, [])
     parts = [[*everywhere, *costs] for costs in scopes.values()] or [everywhere]
     if spread.scopes > 1 and scopes:
         parts = [[*everywhere, *(cost for costs in scopes.values() for cost in costs)]]

@@ -289,7 +289,7 @@ def _check_consistent(
 ) -> None:
     """Refuse what cannot be. Everybody gets the released model, the server and clients too."""
     if scope is not None:
-        plain = scope == "all" or scope.strip().lower() != "all"
+        plain = scope == s.EVERYWHERE or scope.strip().lower() != s.EVERYWHERE
         require(plain, fields.at("scope"), _shown(scope), "write all in small letters")
     everybody = seen[RELEASED_MODEL]
     for who in s.WHO:

@@ -66,7 +66,7 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
         gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), gap)
     from fedpriv.accountants.pld import gaussian_epsilon
 
-    everywhere = gaps.pop("all", 0.0)
+    everywhere = gaps.pop(s.EVERYWHERE, 0.0)
     gap = max((math.hypot(everywhere, gap) for gap in gaps.values()), default=everywhere)
     epsilon = gaussian_epsilon(gap, target.delta) if math.isfinite(gap) else math.inf
     if epsilon > best.epsilon:

@@ -13,6 +13,9 @@ from fedpriv.accountants.events import ADD_REMOVE, OBSERVERS, RELEASED_MODEL, RE
 
 VERSION = "fedpriv-claim/1"
 
+EVERYWHERE = "all"
+"""The scope of a release that describes all data."""
+
 CLIENT = "client"
 WHO = (RELEASED_MODEL, SERVER, CLIENT)
 """Observers: anyone who gets the model, the server, and a client other than the unit's own."""

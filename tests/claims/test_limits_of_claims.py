@@ -40,6 +40,38 @@ def test_a_client_that_was_not_chosen_learns_who_was():
     assert certified(changed(BATCHES, **values)) > dp.get_epsilon_gaussian(3 / 2, 2e-5)
 
 
+def test_a_client_whose_records_were_not_chosen_learns_who_was():
+    """The other record of two is chosen whenever the observer's own is not."""
+    values = {
+        "claims__0__observer": "client",
+        "releases__0__scope": "all",
+        "releases__0__noise__added_by": "trusted third party",
+        "releases__0__noise__deviation": 3.0,
+        "releases__0__times": 1,
+        "releases__0__participation": 1,
+        "releases__0__sampling__batch": 1,
+        "releases__0__sampling__of": 2,
+    }
+    among = certified(changed(BATCHES, **values))
+    apart = certified(changed(BATCHES, **values | {"releases__0__scope": "another client"}))
+    assert among > dp.get_epsilon_gaussian(3 / 2, 2e-5)
+    assert apart < among
+
+
+@pytest.mark.parametrize("unit", ["user", "client"])
+@pytest.mark.parametrize("field", ["weights", "denominator"])
+def test_who_replaces_a_client_may_have_another_number_of_records(unit, field):
+    values = {
+        "claims__0__unit": unit,
+        "claims__0__adjacency": "replace",
+        "population": {unit: {"contributors": 1, "scopes": 1}},
+        "releases__0__contributor": unit,
+        "releases__0__noise__added_by": "trusted third party",
+    }
+    assert certified(changed(DP_SGD, **values)) < math.inf
+    assert certified(changed(DP_SGD, **values, **{f"releases__0__{field}": "counts"})) == math.inf
+
+
 @pytest.mark.parametrize("size", ["clip", "weight", "noise__deviation", "sampling__rate"])
 @pytest.mark.parametrize("value", [1e-200, 5e-324])
 def test_sizes_whose_ratios_leave_the_floats_are_refused(size, value):
