@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,9 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert list((work / "outputs" / "claimed_certified").glob("*/figure.png"))
+
+
+def test_helper_modules_of_tests_have_names_of_their_own():
+    """They are on one path: of two with one name, a test would import whichever comes first."""
+    files = [file for file in (ROOT / "tests").rglob("*.py") if file.stem != "conftest"]
+    assert [name for name, times in Counter(file.stem for file in files).items() if times > 1] == []

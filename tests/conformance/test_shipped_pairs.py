@@ -27,8 +27,9 @@ def failures(pairs, folder):
 @pytest.mark.parametrize("place", range(4))
 def test_a_sample_of_all_pairs(place, tmp_path):
     pairs = [pair for pair in all_pairs() if pair.model != "resnet18"]
-    failed, _ = failures(random.Random(34).sample(pairs, SAMPLED)[place::4], tmp_path)
+    failed, trained = failures(random.Random(34).sample(pairs, SAMPLED)[place::4], tmp_path)
     assert not failed, "\n".join(failed)
+    assert trained >= 3
 
 
 @pytest.mark.slow

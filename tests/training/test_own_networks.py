@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
+from drawn_networks import REMEMBERS, Spoiled, traceable, untraceable
 from one_by_one import assert_same, one_by_one, silo, token_silo, trained
-from own_networks import REMEMBERS, Spoiled, traceable, untraceable
 from torch import nn
 
 from fedpriv.models.tasks import Classification

@@ -112,8 +112,7 @@ class GroupNorm final : public Layer {
       for (int64_t j = 0; j < row(); j += LANES)
 #pragma GCC unroll 8
         for (int i = 0; i < R; ++i) squares[i] += centred(r + i, j) * centred(r + i, j);
-      const vec variance = sums(squares) * share + epsilon;
-      store(rdeviation + r, 1 / square_root(variance) + (variance - variance));  // NaN where it overflows
+      store(rdeviation + r, 1 / square_root(sums(squares) * share + epsilon));
     });
     for (int64_t strip = 0; strip < row(); strip += STRIP * LANES) {
       vec scales[STRIP], shifts[STRIP];
