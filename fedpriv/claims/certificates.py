@@ -214,7 +214,7 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
         return False
     if hidden_deviation(release, target.observer) < _SMALLEST_SAMPLED * release.bound:
         return False
-    # A client knows whether it, or a record of its own, was chosen, which tells it about the others.
+    # A client knows whether it or a record of its own was chosen, which tells it about the others.
     among = release.contributor == s.CLIENT or release.scope == s.EVERYWHERE
     itself = target.observer == s.CLIENT and among
     alone = spread.contributors == 1
