@@ -94,3 +94,15 @@ def child(folder: Path, log: Path, words: tuple[str, ...], resume: bool) -> None
 
         with watched(lambda number: note("begins", number), lambda number: note("sum", number)):
             run_or_resume(folder, *words, resume=resume)
+
+
+def interrupted_in(round: int):
+    """Ctrl-C as soon as `round` begins."""
+    real = PreparedRun.run_round
+
+    def interrupted(self, queries, *rest):
+        if queries[0].round == round:
+            raise KeyboardInterrupt
+        return real(self, queries, *rest)
+
+    return patch.object(PreparedRun, "run_round", interrupted)

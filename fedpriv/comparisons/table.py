@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -17,12 +17,10 @@ from fedpriv.comparisons.tuning import Choice
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group
-from fedpriv.reports.report import TEX, Report
+from fedpriv.reports.noted_table import NotedTable, tex
+from fedpriv.reports.report import Report
 from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
 from fedpriv.runs.folder import read_status
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 """Corrected p-values below these are marked."""
@@ -90,7 +88,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class ComparisonTable:
+class ComparisonTable(NotedTable):
     """Methods at one epsilon, the best first.
 
     request: what was asked.
@@ -247,41 +245,14 @@ class ComparisonTable:
             notes.append("WARNING: methods had grids of different sizes")
         return notes
 
-    def print(self, console: Console) -> None:
-        """Print table and notes."""
-        from rich.table import Table
-
-        frame = self.shown()
-        table = Table()
-        for name in frame.columns:
-            table.add_column(str(name), overflow="fold")
-        for row in frame.itertuples(index=False):
-            table.add_row(*map(str, row))
-        console.print(table)
-        for note in self.notes():
-            console.print(note, markup=False, highlight=False, soft_wrap=True)
-
-    def csv(self) -> str:
-        """The unrounded numbers."""
-        return self.frame().to_csv(index=False, lineterminator="\n")
-
-    def markdown(self) -> str:
-        """The table as text, then the notes."""
-        frame = self.shown()
-        rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.values.tolist()]
-        lines = [
-            f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
-        ]
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
-
     def latex(self) -> str:
         """The table with booktabs. The best mean is bold; stars mark what differs from the
         reference. The notes are comments."""
         columns = ["method", *(["setting"] if self.tuned else []), self.metric, "noise", "epsilon"]
-        head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, _tex(name)) for name in columns)
+        head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, tex(name)) for name in columns)
         body = "".join(self._latex_row(line) for line in self.lines)
         levels = ", ".join(f"{mark} $p < {level:g}$" for level, mark in reversed(STARS))
-        about = f"{levels} against {_tex(self.reference_label)} (paired $t$-test, Holm)"
+        about = f"{levels} against {tex(self.reference_label)} (paired $t$-test, Holm)"
         foot = rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {about}}} \\" + "\n"
         return (
             "".join(f"% {note}\n" for note in self.notes())
@@ -297,8 +268,8 @@ class ComparisonTable:
         mean = rf"\mathbf{{{mean}}}" if first else mean
         mark = stars(line.holm)
         value = rf"${mean} \pm {line.summary.sd:.4f}{f'^{{{mark}}}' if mark else ''}$"
-        cells = [_tex(line.label), *([_tex(line.setting)] if self.tuned else []), value]
-        cells += [_tex(line.noise), f"{line.summary.certified:.4f}"]
+        cells = [tex(line.label), *([tex(line.setting)] if self.tuned else []), value]
+        cells += [tex(line.noise), f"{line.summary.certified:.4f}"]
         return " & ".join(cells) + " \\\\\n"
 
     def json(self) -> str:
@@ -385,7 +356,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _tex(text: str) -> str:
-    return "".join(TEX.get(char, char) for char in text)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import SHOWN, Group, group_runs, short
+from fedpriv.reports.noted_table import NotedTable, tex
 from fedpriv.reports.selection_cost import Selection, find_selections
 from fedpriv.reports.summary import BestSetting, GroupSummary, best_settings, summarise
 from fedpriv.runs.labels import RELEASED
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SUMMARY_COLUMNS = ("metric", "label", "mean", "sd", "n", "observer", "unit", "adjacency")
 EPSILON_COLUMNS = ("certified", "claimed")
@@ -24,7 +21,7 @@ COLUMNS = ("method", *SUMMARY_COLUMNS, *EPSILON_COLUMNS, "empty_rounds")
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(NotedTable):
     """What a table says about groups of runs.
 
     groups: the rows.
@@ -179,32 +176,6 @@ class Report:
                 )
         return notes
 
-    def print(self, console: Console) -> None:
-        """Print table and notes."""
-        from rich.table import Table
-
-        table = Table()
-        frame = self.shown()
-        for name in frame.columns:
-            table.add_column(str(name), overflow="fold")
-        for row in frame.itertuples(index=False):
-            table.add_row(*map(str, row))
-        console.print(table)
-        for note in self.notes():
-            console.print(note, markup=False, highlight=False, soft_wrap=True)
-
-    def csv(self) -> str:
-        """The unrounded numbers."""
-        return self.frame().to_csv(index=False, lineterminator="\n")
-
-    def markdown(self) -> str:
-        """The table as text, then the notes."""
-        frame = self.shown()
-        escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in frame.values]
-        rows = [list(frame.columns), ["---"] * len(frame.columns), *escaped]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
-
     def latex(self) -> str:
         """The table as text, with booktabs; the notes are comments."""
         frame = self.shown()
@@ -238,14 +209,5 @@ def _text(value: object) -> str:
     return "" if value is None or value != value else str(value)
 
 
-TEX = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-}
-
-
 def _tex(text: str) -> str:
-    return r"$\infty$" if text == "inf" else "".join(TEX.get(char, char) for char in text)
+    return r"$\infty$" if text == "inf" else tex(text)

@@ -132,8 +132,7 @@ def noise_from_a_constant_seed(patch):
     )
 
 
-@bug("each round subtracts half of the noise of the round before", *SGD)
-def noise_that_cancels_over_rounds(patch):
+def subtract_noise_of_the_round_before(patch):
     past: dict[tuple[int, str, int], np.ndarray] = {}
 
     def change(work, query, share):
@@ -144,6 +143,11 @@ def noise_that_cancels_over_rounds(patch):
         return share if before is None else (share - before) / np.sqrt(2)
 
     shares(patch, change)
+
+
+@bug("each round subtracts half of the noise of the round before", *SGD)
+def noise_that_cancels_over_rounds(patch):
+    subtract_noise_of_the_round_before(patch)
 
 
 @bug("one silo forgets its noise share", *SGD)
@@ -403,12 +407,4 @@ def own_round_alone(patch):
 
 @bug("each message takes back half of the noise of the message before", *MIXED)
 def mixed_noise(patch):
-    past: dict[tuple[int, str, int], np.ndarray] = {}
-
-    def change(work, query, share):
-        silo = work.participant.silo
-        before = past.get((id(silo.plan), silo.name, query.round - 1))
-        past[id(silo.plan), silo.name, query.round] = share
-        return share if before is None else (share - before) / np.sqrt(2)
-
-    shares(patch, change)
+    subtract_noise_of_the_round_before(patch)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from command import run
+from interrupted import interrupted_in
 from scipy.stats import ttest_rel
 
 from fedpriv.comparisons.request import Request
-from fedpriv.runtime import PreparedRun
 
 SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8")
 TWO = ("compare", "algo=uldp_avg,uldp_sgd", "epsilon=2", *SMALL)
@@ -114,14 +113,7 @@ def test_settings_are_chosen_by_other_seeds(tmp_path):
 
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     words = (*TWO[:3], "rounds=2", *SMALL[1:], "seed=0..1", "--folder=out")
-    real = PreparedRun.run_round
-
-    def interrupted(self, queries, *rest):
-        if queries[0].round == 2:
-            raise KeyboardInterrupt
-        return real(self, queries, *rest)
-
-    with patch.object(PreparedRun, "run_round", interrupted):
+    with interrupted_in(2):
         done = run(*words, cwd=tmp_path)
     assert done.returncode == 130
     last = done.stderr.splitlines()[-1]

@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 import pytest
 from command import run
+from interrupted import interrupted_in
 
-from fedpriv.runtime import PreparedRun
 from fedpriv.sweeps import progress
 from fedpriv.sweeps.progress import SweepProgress
 
@@ -32,14 +32,7 @@ def test_a_sweep_has_one_line_a_run(launcher, tmp_path):
 @pytest.mark.parametrize("launcher", ["basic", "side_by_side"])
 def test_an_interrupted_sweep_says_how_to_go_on(launcher, tmp_path):
     words = (*WORDS, f"hydra/launcher={launcher}")
-    real = PreparedRun.run_round
-
-    def interrupted(self, queries, *rest):
-        if queries[0].round == 2:
-            raise KeyboardInterrupt
-        return real(self, queries, *rest)
-
-    with patch.object(PreparedRun, "run_round", interrupted):
+    with interrupted_in(2):
         done = run(*words, cwd=tmp_path)
     assert done.returncode == 130
     last = done.stderr.splitlines()[-1]

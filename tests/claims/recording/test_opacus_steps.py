@@ -173,12 +173,15 @@ def step(model, optimizer, x, y):
     optimizer.zero_grad()
 
 
+def in_twos(loader, optimizer):
+    """Each sample in parts of at most two records."""
+    return BatchMemoryManager(data_loader=loader, max_physical_batch_size=2, optimizer=optimizer)
+
+
 def test_parts_of_one_sample_are_one_step():
     with fedpriv.record() as recording:
         model, optimizer, loader, _ = private()
-        with BatchMemoryManager(
-            data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
-        ) as parts:
+        with in_twos(loader, optimizer) as parts:
             for x, y in parts:
                 step(model, optimizer, x, y)
     [release] = recording.as_data()["releases"]
@@ -248,9 +251,7 @@ def test_noise_scaled_by_another_bound_than_the_clip_is_not_proved(settings):
 def test_a_bound_that_changes_between_parts_of_a_sample_is_not_proved():
     with fedpriv.record() as recording:
         model, optimizer, loader, _ = private()
-        with BatchMemoryManager(
-            data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
-        ) as parts:
+        with in_twos(loader, optimizer) as parts:
             for x, y in parts:
                 step(model, optimizer, x, y)
                 optimizer.max_grad_norm *= 0.5
