@@ -2,8 +2,8 @@
 
 At a silo. It sends its weighted sum and those of earlier rounds, with the weights of the strategy,
 under a fresh noise share. It has to remember its own sums without noise. This memory is raw:
-whoever sees it sees what noise should hide. It is sealed in the party: with noise from the
-operating system no checkpoint, message or file contains it. A seeded simulation protects nobody,
+it shows what noise should hide. It is sealed in the party: with noise from the operating system
+no checkpoint, message or file contains it. A seeded simulation protects nobody,
 and its checkpoint holds the memories, labelled as raw.
 
 A silo whose process ends forgets its sums, and later messages lack them. One unit then moves these

@@ -1,7 +1,7 @@
 """What a table declares before a record is read: columns, label, users and silos.
 
-A schema file holds it as plain YAML. Whoever writes it by hand, from public knowledge, needs no
-record for an epsilon, and what it lists is public. Without a file it is read off the records
+A schema file holds it as plain YAML. A file that is written by hand, from public knowledge, needs
+no record for an epsilon, and what it lists is public. Without a file it is read off the records
 (`fedpriv.data.table.infer`), and no epsilon covers what it then tells.
 """
 

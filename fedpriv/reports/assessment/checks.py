@@ -1,6 +1,6 @@
 """What a report recomputes, since a folder's files may have been edited after the run.
 
-None of this proves that a training has happened: whoever owns a folder can write all of its files
+None of this proves that a training has happened. The owner of a folder can write all of its files
 so that they agree. It finds files that contradict each other, and epsilons that do not follow from
 the settings.
 """

@@ -41,7 +41,7 @@ def contents(
     """The report of a run's or a sweep's folder.
 
     audits: folders that `fedpriv audit` wrote for the same settings.
-    purpose: what the training is for, in the words of whoever is responsible.
+    purpose: what the training is for, in the words of the person who is responsible.
     controller: who is responsible for the processing.
     public: leave out what is computed from private records without noise.
     recompute: account the certified epsilons anew.

@@ -11,15 +11,15 @@ OBSERVERS: Mapping[str, str] = {
         "somebody who steals it."
     ),
     "server": (
-        "Whoever runs the server that adds up what the participating organisations send. It also "
-        "sees who takes part when."
+        "The operator of the server that adds up what the participating organisations send. It "
+        "also sees who takes part when."
     ),
     "silo": (
         "Another participating organisation that is curious. It also knows its own records and its "
         "own share of the noise."
     ),
     "shuffler": (
-        "Whoever runs the service that mixes the messages before they reach the server. It sees "
+        "The operator of the service that mixes the messages before they reach the server. It sees "
         "each organisation's counts."
     ),
 }
@@ -135,9 +135,7 @@ GLOSSARY: Mapping[str, str] = {
         "A value computed from private records without noise. No epsilon covers it; do not publish "
         "it."
     ),
-    "digest": (
-        "A fingerprint of a file (SHA-256). Whoever has the same file gets the same fingerprint."
-    ),
+    "digest": ("A fingerprint of a file (SHA-256). The same file always has the same fingerprint."),
 }
 
 

@@ -38,7 +38,7 @@ FAILS = "FAILS"
 MOST_POINTS = 200
 """Points of a curve in a report."""
 PRIVATE_DIGESTS = ("source", "records", "allocation")
-"""Digests of private records: whoever has a guess of the records can confirm it."""
+"""Digests of private records: they confirm a right guess of the records."""
 LEFT_OUT = "left out"
 
 

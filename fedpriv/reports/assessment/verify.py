@@ -53,7 +53,7 @@ class Verified:
 def verify(path: Path, key: VerificationKey | None = None) -> Verified:
     """The contents of a signed report.
 
-    key: the expected signer; None: whoever the report names.
+    key: the expected signer; None: the one that the report names.
 
     Raises AlteredError for a report without a valid signature, FedprivError for a file that cannot
     be read.
