@@ -22,38 +22,31 @@ def attacked(data):
     return attack_bound(claim, claim.statements[0]).epsilon
 
 
+ONE_OF_TWO = {
+    "claims__0__observer": "client",
+    "releases__0__noise__added_by": "trusted third party",
+    "releases__0__noise__deviation": 3.0,
+    "releases__0__times": 1,
+    "releases__0__participation": 1,
+    "releases__0__sampling__batch": 1,
+    "releases__0__sampling__of": 2,
+}
+"""One contributor of two is chosen: the other one, whenever it is not the observer's own."""
+
+
 def test_a_client_that_was_not_chosen_learns_who_was():
-    # One of two clients: the other one is chosen whenever the observer is not.
-    values = {
+    values = ONE_OF_TWO | {
         "claims__0__unit": "client",
-        "claims__0__observer": "client",
         "population": {"client": {"contributors": 1, "scopes": 1}},
         "releases__0__contributor": "client",
-        "releases__0__noise__added_by": "trusted third party",
-        "releases__0__noise__deviation": 3.0,
-        "releases__0__times": 1,
-        "releases__0__participation": 1,
-        "releases__0__sampling__batch": 1,
-        "releases__0__sampling__of": 2,
     }
     # It sees the other's update with chance 1/2, and knows that it does.
     assert certified(changed(BATCHES, **values)) > dp.get_epsilon_gaussian(3 / 2, 2e-5)
 
 
 def test_a_client_whose_records_were_not_chosen_learns_who_was():
-    """The other record of two is chosen whenever the observer's own is not."""
-    values = {
-        "claims__0__observer": "client",
-        "releases__0__scope": "all",
-        "releases__0__noise__added_by": "trusted third party",
-        "releases__0__noise__deviation": 3.0,
-        "releases__0__times": 1,
-        "releases__0__participation": 1,
-        "releases__0__sampling__batch": 1,
-        "releases__0__sampling__of": 2,
-    }
-    among = certified(changed(BATCHES, **values))
-    apart = certified(changed(BATCHES, **values | {"releases__0__scope": "another client"}))
+    among = certified(changed(BATCHES, **ONE_OF_TWO, releases__0__scope="all"))
+    apart = certified(changed(BATCHES, **ONE_OF_TWO, releases__0__scope="another client"))
     assert among > dp.get_epsilon_gaussian(3 / 2, 2e-5)
     assert apart < among
 

@@ -1,4 +1,4 @@
-"""Reading CSV, Parquet and data frames: cells as they are written, with errors in one line.
+"""Reading tables: cells as they are written, with errors in one line.
 
 Every format goes the way of CSV text, so that one set of rules decides what a cell means. Each line
 is looked at twice: once for the form of the file (encoding, quotes, number of cells), once for its
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.data.files import noted
+from fedpriv.data.table.frames import MOST_BYTES, as_csv, read_parquet
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.untrusted_files import require_regular
 
@@ -29,16 +29,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = ",;\t|"
-MOST_BYTES = 2**33
-"""Size limit of a table's file, and of what a Parquet file unpacks to."""
-NUMBER_BYTES = 8
 MOST_COLUMNS = 10_000
 CELL_CHARACTERS = 10_000
 """Limit of one cell."""
 LARGEST = 1e12
 """Largest accepted size of a number."""
-EXACT = 2**53
-"""Floating point holds each whole number below this size."""
 FRAME = "the data frame"
 """Name of a given data frame in messages."""
 
@@ -116,127 +111,18 @@ def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
             raise FedprivError(
                 "data.path=null: the path of a table, or fedpriv.run(..., frame=...)"
             )
-        return _cells(FRAME, _as_csv(FRAME, frame), Format(",", missing=form.missing), texts)
+        return _cells(FRAME, as_csv(FRAME, frame), Format(",", missing=form.missing), texts)
     try:
         require_regular(path, MOST_BYTES)
         noted(path)
         if path.suffix.lower() in (".parquet", ".pq"):
-            text = _as_csv(str(path), _parquet(path))
+            text = as_csv(str(path), read_parquet(path))
             return _cells(str(path), text, Format(",", missing=form.missing), texts)
         _refuse_binary(path)
         return _cells(str(path), path, form, texts)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path}: {reason}") from error
-
-
-def _parquet(path: Path) -> pd.DataFrame:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise DataError(f"{path}: Parquet needs pyarrow: pip install 'fedpriv[parquet]'") from error
-    try:
-        file = parquet.ParquetFile(path)
-        about = file.metadata
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        unpacked = sum(group.total_byte_size for group in groups)
-        _require_fits(max(unpacked, about.num_rows * about.num_columns * NUMBER_BYTES))
-        texts = [about.schema.column(place).path for place in range(about.num_columns)]
-        # A text that many rows share stays one text, so that its size is known before it is copied.
-        table = parquet.read_table(path, read_dictionary=texts)
-        _require_fits(sum(map(_text_bytes, table.columns)))
-        frame: pd.DataFrame = table.to_pandas(types_mapper=_exact_types().get)
-    except _TooLargeError as error:
-        raise DataError(f"{path}: {error}") from error
-    except Exception as error:  # pyarrow's errors have no common base
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: not a readable Parquet file: {reason:.200}") from error
-    return frame
-
-
-def _exact_types() -> dict[Any, Any]:
-    """Types of pandas for Arrow's whole numbers and truth values, which stay so, and exact, beside
-    missing ones."""
-    import pandas as pd
-    import pyarrow as arrow
-
-    whole = (f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))
-    types: dict[Any, Any] = {getattr(arrow, n.lower())(): getattr(pd, f"{n}Dtype")() for n in whole}
-    return types | {arrow.bool_(): pd.BooleanDtype()}
-
-
-class _TooLargeError(Exception):
-    pass
-
-
-def _require_fits(size: int) -> None:
-    if size > MOST_BYTES:
-        raise _TooLargeError(f"it unpacks to {size} bytes; at most {MOST_BYTES} are read")
-
-
-def _text_bytes(column: Any) -> int:
-    """Bytes of all texts of an Arrow column of a dictionary and its places; 0 for any other."""
-    import pyarrow as arrow
-    import pyarrow.compute as compute
-
-    if not arrow.types.is_dictionary(column.type):
-        return 0
-    kinds = arrow.types
-    sized = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
-    if not any(is_sized(column.type.value_type) for is_sized in sized):
-        return 0
-    return sum(
-        compute.sum(compute.take(compute.binary_length(one.dictionary), one.indices)).as_py() or 0
-        for one in column.chunks
-    )
-
-
-def _as_csv(name: str, frame: pd.DataFrame) -> io.StringIO:
-    """A data frame as CSV text, without its index."""
-    import pandas as pd
-
-    if frame.columns.nlevels > 1:
-        raise DataError(f"{name}: columns with {frame.columns.nlevels} levels of names, not one")
-    own = [_own_texts(frame.iloc[:, place]) for place in range(frame.shape[1])]
-    text = io.StringIO()
-    pd.concat(own, axis=1).to_csv(text, index=False) if own else frame.to_csv(text, index=False)
-    text.seek(0)
-    return text
-
-
-def _own_texts(column: pd.Series) -> pd.Series:
-    """A column whose cells are written each by itself. The type of a column depends on all of its
-    cells: beside a missing one, 5 would be written as 5.0, and beside a time of day, 2020-01-01 as
-    2020-01-01 00:00:00."""
-    import pandas as pd
-
-    kind = getattr(column.dtype, "kind", "O")
-    if kind in "iub" or isinstance(column.dtype, pd.StringDtype):
-        return column
-    if kind == "f":
-        size = np.float32 if str(column.dtype).lower() == "float32" else np.float64
-        numbers = column.to_numpy(dtype=size, na_value=np.nan)
-        whole = (np.abs(numbers) < EXACT) & (numbers == np.trunc(numbers))
-        if not whole.any():
-            return column
-        cells = numbers.astype(object)
-        cells[:] = list(numbers)
-        cells[whole] = numbers[whole].astype(np.int64)
-        cells[np.isnan(numbers)] = None
-    else:
-        cells = np.empty(len(column), dtype=object)
-        cells[:] = [
-            None if value is pd.NaT else _own_text(value) for value in column.astype(object)
-        ]
-    return pd.Series(cells, index=column.index, name=column.name, dtype=object)
-
-
-def _own_text(value: object) -> object:
-    if isinstance(value, datetime | timedelta):
-        return str(value).removesuffix(" 00:00:00")
-    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
-        return int(value)
-    return value
 
 
 def _refuse_binary(path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from command import run
 
 import fedpriv
-from fedpriv.data.table import read
+from fedpriv.data.table import frames, read
 from fedpriv.data.table.schema import Category, Number, read_schema, write_schema
 from fedpriv.data.table.table import Table
 from fedpriv.errors import ConfigError, DataError, FedprivError
@@ -160,7 +160,7 @@ def test_parquet_and_a_frame_read_as_the_csv_file(table, frame, tmp_path):
 def test_a_small_parquet_file_that_unpacks_to_a_huge_table_is_refused(cells, tmp_path, monkeypatch):
     """500 bytes can hold a text of a megabyte once, for each of a million rows."""
     pd.DataFrame({"a": cells}).to_parquet(tmp_path / "bomb.parquet", compression="zstd")
-    monkeypatch.setattr(read, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(frames, "MOST_BYTES", 100_000)
     assert (tmp_path / "bomb.parquet").stat().st_size < 10_000
     with pytest.raises(DataError, match=r"unpacks to .* at most 100000 are read"):
         read.read_cells(tmp_path / "bomb.parquet", read.Format(), ())
