@@ -9,7 +9,14 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
+
+
+def rounds_alike(algo: Algorithm, mechanisms: Iterable[Mechanism]) -> bool:
+    """Whether the queries of all rounds may have the same events: the method says so, and no
+    message repeats earlier ones."""
+    return algo.rounds_alike and all(mechanism.mixing is None for mechanism in mechanisms)
 
 
 @dataclass(frozen=True)
@@ -25,10 +32,9 @@ class PlanCost:
 
     @property
     def rounds_alike(self) -> bool:
-        """Whether all rounds have the same events: the method says so, and no message repeats
-        earlier ones."""
+        """See the function."""
         mechanisms = (one.mechanism for one in self.plan.query_parameters.values())
-        return self.algo.rounds_alike and all(one.mixing is None for one in mechanisms)
+        return rounds_alike(self.algo, mechanisms)
 
     def events(self, number: int) -> Iterable[Event]:
         """The privacy events of round `number`."""

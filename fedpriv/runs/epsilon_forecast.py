@@ -107,7 +107,7 @@ def calibrations(forecast: EpsilonForecast, budget: float) -> list[str]:
     rounds = exp.options.rounds
     rough = Rdp(exp.accountant.delta)  # fast, and close enough for a first guess
     # The search records every round whose plan differs, so it stops at the planned rounds.
-    limit = MAX_ROUNDS if exp.rounds_alike else rounds
+    limit = MAX_ROUNDS if forecast.cost.rounds_alike else rounds
     guess = most_rounds(lambda n: spent(rough, sigma, n), budget, limit=limit)
     most = most_rounds(lambda n: spent(exp.accountant, sigma, n), budget, near=guess, limit=limit)
     lines = [f"epsilon {budget:g}: {'at least ' * (most == limit)}{most} rounds at noise {sigma:g}"]

@@ -27,6 +27,7 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable
+from fedpriv.aggregation.plan_cost import rounds_alike
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.data.allocate import Allocator
@@ -206,7 +207,7 @@ class Experiment:
     @property
     def rounds_alike(self) -> bool:
         """Whether the queries of every round may have the same events."""
-        return self.algo.rounds_alike and self.mechanism.mixing is None
+        return rounds_alike(self.algo, (self.mechanism,))
 
     @property
     def streams(self) -> Streams:

@@ -28,12 +28,6 @@ class ModelCost:
     products: int
     activations: int
 
-    @property
-    def row_time(self) -> float:
-        """Rough nanoseconds of one record's forward and backward pass on one core; measured on six
-        networks."""
-        return 1 + 0.1 * self.products + 2.0 * self.activations
-
 
 def measure_cost(
     module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32

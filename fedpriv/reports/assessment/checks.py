@@ -159,7 +159,7 @@ def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float
     if exp.algo.queries_need_allocation or chooses:
         return {}, "they depend on who owns which records, which this report does not read"
     last = facts["epsilons"][0]["round"]
-    if last > MOST_ROUNDS and not exp.algo.rounds_alike:
+    if last > MOST_ROUNDS and not exp.rounds_alike:
         return {}, f"it has more than {MOST_ROUNDS} different rounds"
     if getattr(exp.accountant, "value_discretization_interval", 1.0) < FINEST:
         return {}, f"the accountant's grid is finer than {FINEST:g}"
