@@ -35,6 +35,9 @@ ALWAYS_UNCOVERED = (
     "choosing a round or a run by its metrics is not accounted",
     "diagnostics are not private: see labels, for the columns of metrics.csv among others",
 )
+ON_A_GPU = (
+    "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
+)
 
 
 @dataclass
@@ -208,6 +211,7 @@ class RunRecords:
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
         not_covered += [] if self.options.system else [seeded]
+        not_covered += [ON_A_GPU] if prepared.device.startswith("cuda") else []
         self.folder.status(
             state="running",
             rounds=self.options.rounds,

@@ -39,12 +39,17 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     def one_by_one(
         parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """For networks with an operation that vmap cannot batch, such as a GRU's."""
+        """For networks with an operation that vmap cannot batch, such as a GRU's. Its gradients are
+        autograd's: a recurrent layer on a GPU asks where its weights lie, which the tensors of
+        torch.func cannot tell."""
+        leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
         found = []
         for i in range(len(x)):
             own = {name: buffer[i] for name, buffer in buffers.items()}
-            found.append(one(parameters, x[i], y[i], own))
-        return {name: torch.stack([each[name] for each in found]) for name in parameters}
+            with torch.enable_grad():
+                mean = loss(leaves, x[i], y[i], own)
+            found.append(torch.autograd.grad(mean, [*leaves.values()], materialize_grads=True))
+        return {name: torch.stack(pieces) for name, pieces in zip(leaves, zip(*found))}
 
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):

@@ -18,7 +18,7 @@ ORACLES = {
         lambda params: torch.optim.SGD(params, 0.05, 0.9),
     ),
 }
-ONE = (*SMALL, "preset.n_silos=1", "algo.local_lr=0.05", "algo.local_epochs=3")
+ONE = (*SMALL, "device=cpu", "preset.n_silos=1", "algo.local_lr=0.05", "algo.local_epochs=3")
 """One silo, all of its records in a batch: federated averaging is then plain training."""
 
 

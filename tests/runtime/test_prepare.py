@@ -65,6 +65,7 @@ TEXT = (
     "model=char_gru",
     "allocator=by_user",
     "allocator.n_silos=3",
+    "device=cpu",
 )
 
 

@@ -19,6 +19,7 @@ WORDS = (
     "algo=minibatch_sgd",
     "algo.calibration=given",
     "rounds=2",
+    "device=cpu",
 )
 L1 = ("algo.prox=l1", "algo.prox_size=0.1", "algo.global_lr=0.25")
 
