@@ -36,7 +36,8 @@ def file_premises(exp: Experiment, plan: Plan, seconds: float) -> FilePremises:
         if one.certified:
             premise = Premise(
                 "",
-                f"distance that a {one.target.unit} of the file moves ({one.relation})",
+                f"distance that a {one.target.unit} of the file moves ({one.relation}, "
+                f"largest of {one.tried})",
                 one.ratio,
                 1.0,
                 1.0 if one.ratio <= 1 + ROUNDED else 0.0,

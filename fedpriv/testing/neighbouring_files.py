@@ -75,6 +75,26 @@ class File:
         rows = (np.flatnonzero(self.owners.user == user) for user in range(self.owners.n_users))
         return [own for own in rows if len(own)]
 
+    def extremes(self, unit: str) -> list[np.ndarray]:
+        """Numbers (units,) by which a unit can be extreme, for each unit of `units`: how many
+        records its user has, in how many silos a user is, the largest features, the rarest label.
+
+        A bound that fails, fails there first: at the user who is cut, the record that is not
+        scaled, the label that nobody else has.
+        """
+        units = self.units(unit)
+        owners = self.owners
+        sizes = np.bincount(owners.user, minlength=owners.n_users)
+        wide = [len(np.unique(owners.silo[owners.user == user])) for user in range(owners.n_users)]
+        features = np.zeros(len(self.records))
+        if not self.exp.data.text:
+            flat = np.asarray(self.records.x, dtype=np.float64).reshape(len(self.records), -1)
+            features = np.linalg.norm(flat, axis=1)
+        _, label, times = np.unique(self.records.y, axis=0, return_inverse=True, return_counts=True)
+        rare = -times[label.reshape(-1)]
+        by_record = sizes[owners.user], np.array(wide)[owners.user], features, rare
+        return [np.array([values[rows].max() for rows in units]) for values in by_record]
+
     def neighbour(self, rows: np.ndarray, adjacency: str) -> Experiment:
         """The experiment whose file differs in `rows`: absent, or with other content."""
         return self.without(rows) if adjacency == ADD_REMOVE else self.replaced(rows)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
+from itertools import islice
 from typing import Any
 from unittest import mock
 
@@ -42,6 +43,8 @@ from fedpriv.util.streams import Streams
 
 EXACT = 1e-9
 """By how much float64 sums exceed a bound."""
+ONE_RECORD = "one record"
+"""The relation of a user who loses one record."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class LargestDistance:
     ratio: largest distance over what the certificate charges for it; 0 if nothing moved, or if
         nothing is certified and so nothing was measured.
     tried: number of neighbouring files.
+    worst: number of the unit that moves most, among the file's; None: nothing was measured.
     """
 
     target: Target
@@ -63,6 +67,7 @@ class LargestDistance:
     certified: bool
     ratio: float = 0.0
     tried: int = 0
+    worst: int | None = None
 
     @property
     def exceeds(self) -> bool:
@@ -70,9 +75,11 @@ class LargestDistance:
         return not self.ratio <= 1 + EXACT
 
     def __str__(self) -> str:
+        unit = "record" if self.relation == ONE_RECORD else self.target.unit
+        worst = "" if self.worst is None else f"; {unit} {self.worst} moves most"
         return (
             f"{self.target.unit}, {self.relation}: {self.ratio:.4g} times the distance that its "
-            f"certificate charges, over {self.tried} neighbouring files"
+            f"certificate charges, over {self.tried} neighbouring files{worst}"
         )
 
 
@@ -164,7 +171,8 @@ def distances(
 ) -> list[LargestDistance]:
     """The largest distances that units of the file move what is given to the noise.
 
-    users, records: how many of them differ, one at a time, chosen at random.
+    users, records: how many of them differ, one at a time: half of them the extremes of the file
+        (`File.extremes`), half chosen at random.
     rounds: rounds that are compared.
     file: what differs; None: the records that the experiment's data set reads.
     seconds: time for the neighbouring files of each relation; one is compared in any case.
@@ -178,21 +186,17 @@ def distances(
             found.append(LargestDistance(target, target.adjacency, certified=False))
             continue
         compared = partial(_ratio, plan=plan, whole=whole, charges=charges)
-        rng = np.random.default_rng(0)
         unit = "user" if target.unit == "user" else "record"
-        some = _some(file.units(unit), users if unit == "user" else records, rng)
-        neighbours = (file.neighbour(rows, target.adjacency) for rows in some)
-        ratios = list(map(compared, _within(seconds, neighbours)))
-        result = LargestDistance(target, target.adjacency, certified=True)
-        found.append(replace(result, ratio=max(ratios, default=0.0), tried=len(ratios)))
+        relations = [(target.adjacency, unit, 1)]
         if unit == "user" and target.adjacency == ADD_REMOVE and records:
             # A user without one record is one user removed and another added.
-            some = _some(file.units("record"), records, rng)
-            neighbours = (file.without(rows) for rows in some)
-            ratios = [compared(one) / 2 for one in _within(seconds, neighbours)]
-            found.append(
-                replace(result, relation="one record", ratio=max(ratios), tried=len(ratios))
-            )
+            relations.append((ONE_RECORD, "record", 2))
+        for relation, part, units_moved in relations:
+            chosen = _chosen(file, part, users if part == "user" else records)
+            rows = file.units(part)
+            neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
+            ratios = [compared(one) / units_moved for one in _within(seconds, neighbours)]
+            found.append(_largest(LargestDistance(target, relation, True), ratios, chosen))
     return found
 
 
@@ -205,9 +209,24 @@ def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experi
             return
 
 
-def _some(units: list[np.ndarray], most: int, rng: np.random.Generator) -> list[np.ndarray]:
-    chosen = np.sort(rng.permutation(len(units))[:most])
-    return [units[at] for at in chosen]
+def _chosen(file: File, unit: str, most: int) -> list[int]:
+    """Numbers of at most `most` units of the file: its extremes in turn until half are chosen, then
+    others at random."""
+    if most <= 0:
+        return []
+    extremes = file.extremes(unit)
+    number = len(extremes[0])
+    in_turn = zip(*(np.argsort(-values, kind="stable") for values in extremes))
+    first = islice(dict.fromkeys(int(one) for turn in in_turn for one in turn), (most + 1) // 2)
+    others = np.random.default_rng(0).permutation(number)
+    return list(islice(dict.fromkeys([*first, *others.tolist()]), most))
+
+
+def _largest(relation: LargestDistance, ratios: list[float], chosen: list[int]) -> LargestDistance:
+    if not ratios:
+        return relation
+    at = int(np.argmax(ratios))  # a NaN is largest
+    return replace(relation, ratio=ratios[at], tried=len(ratios), worst=chosen[at])
 
 
 def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:

@@ -16,8 +16,9 @@ from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.models.tasks import BinaryClassification
 from fedpriv.settings.help import conf_dir
 from fedpriv.testing import experiment
+from fedpriv.testing.experiments import with_training_records
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.testing.sensitivity import EXACT, distances
+from fedpriv.testing.sensitivity import EXACT, _chosen, distances
 from fedpriv.util.streams import Streams
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml"))
@@ -125,6 +126,32 @@ def test_a_record_absent_from_the_file_changes_nobody_elses_coin(shuffled):
     exp = replace(exp, algo=record_form(exp.algo)) if shuffled else exp
     [found] = distances(exp, records=15)
     assert 0.5 < found.ratio <= 1 + EXACT
+
+
+def test_the_extremes_of_a_file_are_among_the_few_units_that_are_tried():
+    """A bound that fails for one user in sixty, or one record in 455, is rarely met by chance."""
+    exp = experiment(
+        "algo=uldp_avg", "allocator=zipf", "preset.n_users=60", *LOCAL, *FEDERATION[1:]
+    )
+    far = np.array(File.of(exp).records.x)
+    far[333] *= 50
+
+    def stretched(records):
+        return replace(records, x=far)
+
+    exp = with_training_records(exp, stretched)
+    file = File.of(exp)
+    sizes = [len(rows) for rows in file.units("user")]
+    wide = [len(set(file.owners.silo[rows])) for rows in file.units("user")]
+    users = _chosen(file, "user", 8)
+    assert len(set(users)) == 8
+    assert {int(np.argmax(sizes)), int(np.argmax(wide))} <= set(users[:4])
+    assert 333 in _chosen(file, "record", 8)[:4]
+    found = distances(exp, users=4, records=2)
+    check(found)
+    assert [one.tried for one in found] == [4, 2]
+    assert found[0].worst in _chosen(file, "user", 4)
+    assert f"user {found[0].worst} moves most" in str(found[0])
 
 
 @dataclass(frozen=True)
