@@ -164,11 +164,14 @@ class DpErm(RecordMethod):
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         federation = plan.federation
-        slowest = self.rate(max(round, self.rounds) * self.local_steps)
+        rate = self.rate(round * self.local_steps)
+        slowest = min(rate, self.rate(self.rounds * self.local_steps))
 
         def noisy_steps(records: int) -> Steps:
             noise_size = self.noise_size_of(records, federation)
-            return Steps(self.local_steps, 2.0 * noise_size, records, noise_size / slowest)
+            moved = 2.0 * noise_size
+            in_message = rate / noise_size
+            return Steps(self.local_steps, moved, records, noise_size / slowest, in_message)
 
         alone = not self._synchronised(plan.n_summed, federation.n_silos)
         return (Request(StepNoise(noisy_steps, self._drift(plan)), stateful=alone),)

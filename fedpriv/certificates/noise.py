@@ -158,13 +158,17 @@ class Steps:
     touched: largest number of steps of a round that use the record.
     moved: distance by which the record moves the sum over a batch, in units of the bound.
     size: divisor of that sum.
-    grid: factor that converts the rounding of a message to the units of a step's noise.
+    grid: factor that converts the rounding of a message to the units of a step's noise; the largest
+        of all rounds.
+    in_message: the opposite factor of this round, which converts the units of the last step's noise
+        to those of a message.
     """
 
     touched: int
     moved: float
     size: float
     grid: float
+    in_message: float
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ class File:
 
     def replaced(self, rows: np.ndarray) -> Experiment:
         """The experiment in which `rows` say something else: features turned around and far away,
-        and the next label."""
+        and for every other unit the next label. With two classes the gradient of one with a new
+        label grows, and that of one with its own label turns around."""
 
         def other(records: Records) -> Records:
             x, y = np.array(records.x), np.array(records.y)
@@ -125,7 +126,8 @@ class File:
                 x[rows] = x[rows][..., ::-1]
             else:
                 x[rows] *= -30
-            y[rows] = (y[rows] + 1) % max(2, self.exp.data.outputs)
+            if rows[0] % 2:
+                y[rows] = (y[rows] + 1) % max(2, self.exp.data.outputs)
             return replace(records, x=x, y=y)
 
         kept = np.arange(len(self.records))

@@ -141,7 +141,9 @@ def _(noise: DpSgdNoise, view: ObservedRelease) -> Charge:
 def _(noise: StepNoise, view: ObservedRelease) -> Charge:
     steps = noise.steps(view.records)
     moved = steps.moved / steps.size * view.target.records
-    last = moved * view.mechanism.clip / steps.grid  # all but the last step are released before
+    last = (
+        moved * view.mechanism.clip * steps.in_message
+    )  # all but the last step are released before
     return Charge(last, moved / view.mechanism.noise_multiplier)
 
 

@@ -57,7 +57,7 @@ class Loose(UldpGroup):
 
 TOO_MUCH = [
     (Quiet, "on a message of silo0 .* declares at least"),
-    (Loose, "from the file to the noise: user, add/remove: 14.* times the distance"),
+    (Loose, "from the file to the noise: user, add/remove: 1\d.* times the distance"),
 ]
 
 

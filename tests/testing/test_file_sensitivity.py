@@ -128,6 +128,14 @@ def test_a_record_absent_from_the_file_changes_nobody_elses_coin(shuffled):
     assert 0.5 < found.ratio <= 1 + EXACT
 
 
+def test_opposite_records_move_a_silo_by_all_that_is_charged(folder):
+    """Else a certificate that is half of what it should be would pass. Rates fall from round to
+    round here, and each is charged with its own."""
+    exp = experiment("algo=dp_erm", *FEDERATION, *LOCAL, *words("dp_erm"), "algo.local_steps=2")
+    check(found := distances(exp, records=24))
+    assert found[0].ratio > 0.9
+
+
 def test_the_extremes_of_a_file_are_among_the_few_units_that_are_tried():
     """A bound that fails for one user in sixty, or one record in 455, is rarely met by chance."""
     exp = experiment(
