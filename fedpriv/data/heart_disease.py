@@ -67,7 +67,13 @@ class HeartDisease(DataSet):
     the run's seed. Each centre standardises with its own training mean and standard deviation.
     There are 199, 172, 30 and 85 training records; the test records of all centres are pooled. One
     record is one patient. Reads heart_disease/processed.<centre>.data below `root`.
+
+    pooled_test: whether test records are scaled by mean and deviation of all centres' training
+        records, as in FLamby's pooled data set, on which Uldp-FL's authors test. Training records
+        keep the scale of their centre.
     """
+
+    pooled_test: bool = False
 
     shape = (13,)
     outputs = 1
@@ -81,12 +87,20 @@ class HeartDisease(DataSet):
 
     def load(self, streams: Streams) -> Corpus:
         centres = [_read(locate(file, self.root)) for file in FILES.values()]
-        train, test = (pool(part) for part in zip(*centres))
-        return Corpus(Records(*train), Records(*test[:2]))
+        scaled = [
+            list(zip(standardised(*(x for x, _ in parts), ddof=1), (y for _, y in parts)))
+            for parts in centres
+        ]
+        train, test = (pool(part) for part in zip(*scaled))
+        x = test[0]
+        if self.pooled_test:
+            (pooled, _), (raw, _) = (map(np.concatenate, zip(*part)) for part in zip(*centres))
+            x = standardised(pooled, raw, ddof=1)[1]
+        return Corpus(Records(*train), Records(x, test[1]))
 
 
 def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Features and labels of one centre's training and test records."""
+    """Features, not yet scaled, and labels of one centre's training and test records."""
     from sklearn.model_selection import train_test_split
 
     frame = read_csv(path, COLUMNS, header=False, missing="?")
@@ -110,7 +124,7 @@ def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
         np.arange(len(y)), train_size=0.66, test_size=0.34, random_state=43, stratify=labels
     )
     rows = [np.sort(part) for part in parts]
-    return list(zip(standardised(*(x[part] for part in rows), ddof=1), [y[part] for part in rows]))
+    return [(x[part], y[part]) for part in rows]
 
 
 def _encoded(frame: pd.DataFrame) -> np.ndarray:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from small_data import CENTRES, write_heart
 
-from fedpriv.data.heart_disease import FILES, HeartDisease
+from fedpriv.data.files import locate
+from fedpriv.data.heart_disease import FILES, HeartDisease, _read
 from fedpriv.errors import DataError
 from fedpriv.util.streams import Streams
 
@@ -51,6 +52,22 @@ def flamby(root):
 def by_row(*columns):
     table = np.column_stack(columns)
     return table[np.lexsort(np.round(table, 3).T)]
+
+
+def test_a_pooled_test_is_scaled_by_the_training_records_of_all_centres(small_root):
+    """As FLamby's `pooled=True`: one mean and deviation for all."""
+    own, pooled = (HeartDisease(small_root, pooled_test=value) for value in (False, True))
+    apart, together = own.load(Streams(0)), pooled.load(Streams(0))
+    np.testing.assert_array_equal(apart.train.x, together.train.x)
+    np.testing.assert_array_equal(apart.test.y, together.test.y)
+    centres = [_read(locate(file, small_root)) for file in FILES.values()]
+    train, test = (np.concatenate([x for x, _ in part]) for part in zip(*centres))
+    expected = (test - train.mean(0)) / (train.std(0, ddof=1) + 1e-9)
+    varies = train.std(0) > 0
+    np.testing.assert_allclose(
+        together.test.x[:, varies], expected[:, varies], rtol=1e-4, atol=1e-5
+    )
+    assert np.abs(together.test.x - apart.test.x).max() > 0.1
 
 
 @pytest.mark.parametrize("which", ["small", "real"])
