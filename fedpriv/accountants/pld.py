@@ -48,6 +48,8 @@ _LARGE_LOSS = 500.0
 FFT_ROUNDING = 2.0**-50
 """Of delta, for each release. A transform with 64 bits of mantissa differs by at most 2.7e-16 a
 release in 280 drawn compositions, and the closed form of unsampled releases by 2.6e-17."""
+_NO_ROUNDING = 1e-6
+"""Share of delta below which the chord's margin is larger than the rounding."""
 _MOST_RELEASES = 10**7
 """More sampled releases count as unsampled: dp_accounting takes minutes for them."""
 _LARGEST_INTERVAL = 100.0
@@ -108,11 +110,17 @@ def pld_epsilon(
         mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
     width = _interval(mixtures, interval)
     releases = sum(mixtures.values())
-    exact = delta - releases * FFT_ROUNDING
+    exact = delta - _rounding(releases, delta)
     if exact <= 0 or releases > _MOST_RELEASES or width > _LARGEST_INTERVAL:
         return unsampled
     parts = (_repeat(_distribution(mixture, width), count) for mixture, count in mixtures.items())
     return min(unsampled, _epsilon(reduce(lambda total, part: total.compose(part), parts), exact))
+
+
+def _rounding(releases: int, delta: float) -> float:
+    """The part of `delta` that the rounding of a composition may hide."""
+    rounding = releases * FFT_ROUNDING
+    return rounding if rounding > _NO_ROUNDING * delta else 0.0
 
 
 def group_pld(

@@ -294,6 +294,7 @@ def _check_consistent(
 ) -> None:
     """Refuse what cannot be. Everybody gets the released model, the server and clients too."""
     if scope is not None:
+        require(bool(scope.strip()), fields.at("scope"), _shown(scope), "a name, or all")
         plain = scope == s.EVERYWHERE or scope.strip().lower() != s.EVERYWHERE
         require(plain, fields.at("scope"), _shown(scope), "write all in small letters")
     everybody = seen[RELEASED_MODEL]

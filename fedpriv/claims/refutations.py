@@ -219,7 +219,8 @@ def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> f
     scale = rate * math.sqrt(math.expm1(min(1 / ratio**2, 50.0)))  # deviation of one loss
     span = 0.5 / ratio**2 + 10 / ratio
     interval = min(max(scale / 50 / math.sqrt(count), span / 2**17), 0.01)
-    interval = max(interval, _WIDTH * scale * math.sqrt(count) / _MOST_POINTS)
+    width = min(count * span, _WIDTH * scale * math.sqrt(count))
+    interval = max(interval, width / _MOST_POINTS)
     if interval > 1:
         return 0.0
     once = pld.from_gaussian_mechanism(
