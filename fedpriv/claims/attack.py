@@ -10,6 +10,7 @@ a confidence; it uses nothing of how the certificate was derived.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 TRIALS = 20_000
+_MOST_RELEASES = 10_000
+"""Of one entry that are drawn; an attacker may ignore the others."""
 _LARGEST_BLOCK = 2**22
 """Numbers in memory at once."""
 
@@ -46,6 +49,7 @@ def simulate(
     for number, release in enumerate(claim.releases):
         if release is None or not _drawable(release, target):
             continue
+        release = _first(release)
         rng = Streams(seed).generator("attack on a claim", party=str(number))
         absent, present = (
             _scores(release, target, there=there, trials=trials, rng=rng) for there in (0, 1)
@@ -63,13 +67,22 @@ def simulate(
     return max(bounds, key=lambda bound: bound.audited, default=None)
 
 
+def _first(release: s.NoisyRelease) -> s.NoisyRelease:
+    """An entry without its later releases."""
+    times = min(release.times, _MOST_RELEASES)
+    return replace(release, times=times, participation=min(release.participation, times))
+
+
 def _drawable(release: s.NoisyRelease, target: s.Statement) -> bool:
     noise = release.noise
     if release.sight(target.observer) == s.NOTHING or not attackable(release, target):
         return False
     seen = hidden_deviation(release, target.observer) > 0
     known = noise.generator in (s.INDEPENDENT, s.REUSED, s.SHARED)
-    return noise.mechanism == s.GAUSSIAN and release.clip < math.inf and seen and known
+    sampling = release.sampling
+    drawn = sampling.rule != s.SHUFFLED or sampling.of <= _MOST_RELEASES * sampling.batch
+    bounded = noise.mechanism == s.GAUSSIAN and release.clip < math.inf
+    return bounded and seen and known and drawn
 
 
 def _scores(

@@ -144,6 +144,10 @@ def obstacles(release: s.NoisyRelease, target: s.Statement) -> list[tuple[str, s
     removed = target.adjacency == ADD_REMOVE
     if removed and sampling.rule == s.SHUFFLED:
         found.append(("sampling.rule", "the number and sizes of batches change under add/remove"))
+    capped = sampling.rule == s.WITHOUT_REPLACEMENT and release.participation < release.times
+    if removed and capped:
+        found.append(("participation", "whom a removed contributor leaves its places to takes part "
+                      "in fewer later batches"))  # fmt: skip
     speaks = noise.added_by in (s.BY_CLIENTS, s.BY_HOLDER) or sight == s.MESSAGES
     if removed and target.unit == s.CLIENT and speaks:
         found.append(("noise.added_by", "a removed client sends no message and no noise, which "
@@ -215,7 +219,9 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
     if hidden_deviation(release, target.observer) < _SMALLEST_SAMPLED * release.bound:
         return False
     # A client knows whether it or a record of its own was chosen, which tells it about the others.
-    among = release.contributor == s.CLIENT or release.scope == s.EVERYWHERE
+    # Only data with one holder are surely not its own; another scope can be several clients.
+    alien = release.noise.added_by == s.BY_HOLDER and release.scope != s.EVERYWHERE
+    among = release.contributor == s.CLIENT or not alien
     itself = target.observer == s.CLIENT and among
     alone = spread.contributors == 1
     if sampling.rule == s.POISSON:
@@ -228,7 +234,8 @@ def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSprea
             target.adjacency != REPLACE and not counted and not stays(release, target.unit) and fits
         )
     if sampling.rule == s.WITHOUT_REPLACEMENT:
-        counted = release.weights == s.COUNTS
+        # Contributors of different sizes show in a count who they are.
+        counted = s.COUNTS in (release.weights, release.denominator)
         return target.adjacency != ADD_REMOVE and alone and not (counted or itself)
     return False
 

@@ -14,7 +14,7 @@ from fedpriv.claims.reading import read
 from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
-from fedpriv.errors import FedprivError, require
+from fedpriv.errors import ConfigError, FedprivError, require
 
 SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
 
@@ -36,6 +36,7 @@ def main(args: list[str]) -> None:
     )
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of a claim")
     own = parser.parse_args(args)
+    _check_asked(own)
     if own.schema:
         print(SCHEMA_FILE.read_text(), end="")
         return
@@ -63,6 +64,15 @@ def main(args: list[str]) -> None:
         print(f"fedpriv: {line}", file=sys.stderr)
     if late:
         sys.exit(1)
+
+
+def _check_asked(own: argparse.Namespace) -> None:
+    """Refuse files that would pass without a verdict, and a page that would replace a claim."""
+    for name, asked in (("--schema", own.schema), ("--import", own.settings)):
+        if asked and own.files:
+            raise ConfigError(name, own.files[0], f"{name} judges no claim: name no claim file")
+    if own.html and own.html.suffix in (".yaml", ".yml", ".json"):
+        raise ConfigError("--html", own.html, "the page to write, such as privacy.html")
 
 
 def _attack(claim: PrivacyClaim) -> None:

@@ -20,7 +20,9 @@ from fedpriv.settings.help import near
 
 UNKNOWN = "unknown"
 MOST_RELEASES = 200
-"""Accounting takes a second for each distinct release."""
+"""Accounting takes up to a second for each distinct release."""
+MOST_PAIRS = 600
+"""Statements times releases: each statement is accounted against all releases."""
 _SMALLEST, _LARGEST = 1e-30, 1e30
 """Of bounds, weights and noise, so that no ratio of them leaves the range of a float."""
 SOURCE = ("repository", "commit", "file", "says", "reading", "note", "status")
@@ -169,6 +171,9 @@ def parse(data: object) -> s.PrivacyClaim:
         _release(Fields(item, f"releases.{number}", questions))
         for number, item in enumerate(_list(top, "releases", "what is released, and how"))
     )
+    pairs = len(statements) * len(releases)
+    allowed = f"at most {MOST_PAIRS} statements times releases in one file"
+    require(pairs <= MOST_PAIRS, "claims", f"{len(statements)} x {len(releases)}", allowed)
     complete = top.take(
         "complete", _yes, "do the releases list everything that an observer sees of the data?"
     )
@@ -289,6 +294,7 @@ def _check_consistent(
 ) -> None:
     """Refuse what cannot be. Everybody gets the released model, the server and clients too."""
     if scope is not None:
+        require(bool(scope.strip()), fields.at("scope"), _shown(scope), "a name, or all")
         plain = scope == s.EVERYWHERE or scope.strip().lower() != s.EVERYWHERE
         require(plain, fields.at("scope"), _shown(scope), "write all in small letters")
     everybody = seen[RELEASED_MODEL]

@@ -27,6 +27,10 @@ _SMALLEST_DELTA = 1e-12
 """dp_accounting truncates tails of 1e-15."""
 _LARGEST_LOSS = 300.0
 """dp_accounting computes exp(-loss); larger losses use a closed form or none."""
+_MOST_RELEASES = 10**5
+"""The rounding of more losses, each down, leaves no useful bound."""
+_WIDTH, _MOST_POINTS = 17.0, 2**22
+"""Of a composed distribution: its deviations, and the points that take a second to transform."""
 
 
 @dataclass(frozen=True)
@@ -189,26 +193,36 @@ def _sampled(release: s.NoisyRelease, target: s.Statement) -> Refutation | None:
     if noise.mechanism != s.GAUSSIAN or share == 1 or release.participation < release.times:
         return None
     ratio, count = deviation / release.bound, release.times
-    together = optimistic_epsilon(share, ratio / math.sqrt(count), 1, target.delta)
-    apart = optimistic_epsilon(share, ratio, count, target.delta)
-    known = {s.ONCE: together, s.EACH_TIME: apart}
-    epsilon = known.get(sampling.drawn, min(together, apart))
-    return Refutation(epsilon, "the unit is sampled, and its contributions all point one way")
+    bounds = []
+    if sampling.drawn != s.EACH_TIME:
+        bounds.append(optimistic_epsilon(share, ratio / math.sqrt(count), 1, target.delta))
+    if sampling.drawn != s.ONCE:
+        bounds.append(optimistic_epsilon(share, ratio, count, target.delta))
+    how = "the unit is sampled, and its contributions all point one way"
+    return Refutation(min(bounds), how)
 
 
 @lru_cache(maxsize=256)
 def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> float:
     """A lower bound of the epsilon of `count` Poisson-sampled Gaussian releases under add/remove.
 
-    0 where one loss is too large for the grid.
+    0 where one loss, or the number of releases, is too large for the grid.
     """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    if ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS or delta < _SMALLEST_DELTA:
+    from fedpriv.accountants.pld import FFT_ROUNDING
+
+    delta += count * FFT_ROUNDING  # the bound must not come from the rounding
+    many = not 0 < count <= _MOST_RELEASES or delta >= 1
+    if many or ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS or delta < _SMALLEST_DELTA:
         return 0.0
     scale = rate * math.sqrt(math.expm1(min(1 / ratio**2, 50.0)))  # deviation of one loss
     span = 0.5 / ratio**2 + 10 / ratio
     interval = min(max(scale / 50 / math.sqrt(count), span / 2**17), 0.01)
+    width = min(count * span, _WIDTH * scale * math.sqrt(count))
+    interval = max(interval, width / _MOST_POINTS)
+    if interval > 1:
+        return 0.0
     once = pld.from_gaussian_mechanism(
         ratio,
         pessimistic_estimate=False,
@@ -216,4 +230,4 @@ def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> f
         sampling_prob=rate,
         use_connect_dots=False,
     )
-    return float(once.self_compose(count).get_epsilon_for_delta(delta)) if count else 0.0
+    return float(once.self_compose(count).get_epsilon_for_delta(delta))

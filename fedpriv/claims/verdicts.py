@@ -19,6 +19,8 @@ HOLDS_ELSEWHERE = "holds for another adjacency or population"
 NOT_SUPPORTED = "not supported"
 NO_CERTIFICATE = "no certificate"
 
+MOST_SEARCHED = 10
+"""Different sampled releases up to which a change is searched for, by some fifty certificates."""
 _ROUNDING = 1e-9
 """A certificate may exceed a claim by this share: claims are printed from floats too."""
 
@@ -135,8 +137,15 @@ def _repair(claim: s.PrivacyClaim, statement: s.Statement) -> tuple[tuple[str, .
     """The fields that are responsible, and the smallest change.
 
     One field that repairs the statement alone comes first, then all repairable fields together,
-    then more noise or fewer releases.
+    then more noise or fewer releases. Neither is searched for among very many releases.
     """
+    sampled = {
+        replace(release, name="")
+        for release in claim.releases
+        if release and release.sampling.rule != s.EVERYTHING
+    }
+    if len(sampled) > MOST_SEARCHED:
+        return (), ""
     repairs = list(_repairs(claim, statement))
     for path, text, repaired in repairs:
         if holds(certify(repaired, statement), statement):

@@ -49,6 +49,31 @@ def test_bad_files_end_in_one_line(tmp_path):
         main([])
 
 
+@pytest.mark.parametrize("words", [["--schema"], ["--import", "."]])
+def test_no_claim_passes_without_a_verdict(tmp_path, words):
+    with pytest.raises(ConfigError, match=f"{words[0]} judges no claim"):
+        main([*words, written(tmp_path, claims__0__epsilon=1.0)])
+
+
+def test_a_page_replaces_no_claim(tmp_path):
+    path = written(tmp_path)
+    with pytest.raises(ConfigError, match="--html"):
+        main(["--html", path, path])
+    assert code(path) == 0
+
+
+def test_several_claims_have_one_code(tmp_path):
+    (tmp_path / "one").mkdir()
+    good, bad = written(tmp_path), written(tmp_path / "one", claims__0__epsilon=1.0)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("schema: fedpriv-claim/2")
+    assert code(good, good, "--json") == 0
+    assert code(good, bad) == code(bad, good, "--json") == 1
+    for files in ([bad, str(wrong)], [str(wrong), good]):
+        with pytest.raises(DataError, match="schema"):
+            main(files)
+
+
 def test_json_and_html_carry_no_markup_of_the_claim(tmp_path, capsys):
     page = tmp_path / "page.html"
     name = "<script>alert(1)</script> [red]"

@@ -1,15 +1,22 @@
 """What a claim leaves open is counted for the unit, and never for an attack."""
 
 import math
+import time
 
 import dp_accounting as dp
+import numpy as np
 import pytest
 from claim_examples import BATCHES, DP_SGD, changed
+from scipy.stats import binom, norm
 
+from fedpriv.claims.attack import simulate
 from fedpriv.claims.certificates import certify
 from fedpriv.claims.reading import parse
-from fedpriv.claims.refutations import attack_bound
+from fedpriv.claims.refutations import attack_bound, optimistic_epsilon
+from fedpriv.claims.verdicts import MOST_SEARCHED, NOT_SUPPORTED, judge
 from fedpriv.errors import ConfigError
+
+TIMES = ("releases__0__times", "releases__0__participation")
 
 
 def certified(data):
@@ -46,9 +53,51 @@ def test_a_client_that_was_not_chosen_learns_who_was():
 
 def test_a_client_whose_records_were_not_chosen_learns_who_was():
     among = certified(changed(BATCHES, **ONE_OF_TWO, releases__0__scope="all"))
-    apart = certified(changed(BATCHES, **ONE_OF_TWO, releases__0__scope="another client"))
+    # A scope with one holder has no record of another client. Others can be several clients.
+    several = changed(BATCHES, **ONE_OF_TWO, releases__0__scope="some hospitals")
+    alone = changed(several, releases__0__noise__added_by="holder of the data")
     assert among > dp.get_epsilon_gaussian(3 / 2, 2e-5)
-    assert apart < among
+    assert certified(several) == among
+    assert certified(alone) < among
+
+
+def test_a_count_shows_which_clients_are_in_a_batch():
+    values = {
+        "claims__0__unit": "client",
+        "claims__0__adjacency": "zero-out",
+        "claims__0__observer": "released model",
+        "population": {"client": {"contributors": 1, "scopes": 1}},
+        "releases__0__contributor": "client",
+        "releases__0__times": 1000,
+        "releases__0__participation": 1000,
+        "releases__0__noise__added_by": "trusted third party",
+        "releases__0__noise__deviation": 10.0,
+    }
+    data = changed(BATCHES, **values)
+    # A client with more records than all others shows in the counts when it takes part:
+    # Binomial(1000, 1/100) releases without sampling.
+    truth = 1.366
+    gaps = np.sqrt(np.arange(1, 60)) / 10
+    above, below = norm.cdf(gaps / 2 - truth / gaps), norm.cdf(-gaps / 2 - truth / gaps)
+    delta = binom.pmf(range(1, 60), 1000, 0.01) @ (above - math.exp(truth) * below)
+    assert delta == pytest.approx(1e-5, rel=0.01)
+    assert certified(data) < truth
+    for field in ("weights", "denominator"):
+        assert certified(changed(data, **{f"releases__0__{field}": "counts"})) > truth
+
+
+def test_a_removed_contributor_leaves_places_in_later_batches():
+    """Two contributors, one a batch: without the first, the other one comes first."""
+    values = {
+        "claims__0__adjacency": "add/remove",
+        "releases__0__times": 2,
+        "releases__0__participation": 1,
+        "releases__0__sampling__batch": 1,
+        "releases__0__sampling__of": 2,
+        "releases__0__sampling__drawn": "with another release",
+    }
+    assert certified(changed(BATCHES, **values)) == math.inf
+    assert certified(changed(BATCHES, **{**values, "releases__0__times": 1})) < math.inf
 
 
 @pytest.mark.parametrize("unit", ["user", "client"])
@@ -99,3 +148,66 @@ def test_a_sample_of_another_release_may_be_one_for_all_times():
     assert attacked(changed(DP_SGD, **sample, releases__0__clip="none")) == 0
     sample["releases__0__sampling__drawn"] = "each time"
     assert attacked(changed(DP_SGD, **sample)) > 0
+
+
+@pytest.mark.parametrize(
+    ("releases", "delta"), [(10**5, 1e-12), (10**6, 1e-9), (10**6, 1e-12), (10**6, 1e-14)]
+)
+def test_the_rounding_of_many_releases_lowers_no_certificate(releases, delta):
+    """Everybody takes part in all releases, but for a chance of one in a million."""
+    values = {
+        "claims__0__delta": delta,
+        "releases__0__times": releases,
+        "releases__0__participation": releases,
+        "releases__0__sampling__rate": 1 - 1e-12,
+        "releases__0__noise__deviation": math.sqrt(releases) / 3,
+    }
+    truth = dp.get_epsilon_gaussian(1 / 3, delta * math.exp(releases * 1e-12))
+    assert certified(changed(DP_SGD, **values)) >= truth * (1 - 1e-9)
+    assert optimistic_epsilon(1 - 1e-12, math.sqrt(releases) / 3, releases, delta) <= truth
+
+
+HUGE = [
+    {"releases__0__noise__deviation": 1e-2},
+    {"releases__0__noise__deviation": 1e5, "releases__0__sampling__rate": 1e-3},
+    {"releases__0__noise__deviation": 1e4, "releases__0__sampling__rate": 0.99},
+    {"population__record__contributors": 2, "releases__0__noise__deviation": 0.02},
+    {"population__record__contributors": 100, "releases__0__noise__deviation": 1e4},
+]
+
+
+@pytest.mark.parametrize("values", HUGE)
+def test_a_billion_releases_take_no_minutes(values):
+    data = changed(DP_SGD, **values, **dict.fromkeys(TIMES, 10**9))
+    started = time.process_time()
+    [finding] = [finding for finding in judge(parse(data)) if finding.verdict]
+    assert 0 < finding.certified.epsilon < math.inf
+    assert finding.attack.epsilon <= finding.certified.epsilon
+    assert time.process_time() - started < 30
+
+
+def test_an_attack_draws_some_of_very_many_releases():
+    data = changed(BATCHES, releases__0__sampling={"rule": "everything"})
+    claim = parse(changed(data, **dict.fromkeys(TIMES, 10**9)))
+    assert simulate(claim, claim.statements[0], trials=200).audited > 1
+    sampling = {"rule": "shuffled", "batch": 1, "of": 10**9, "hidden_from": []}
+    claim = parse(changed(data, releases__0__sampling=sampling))
+    assert simulate(claim, claim.statements[0], trials=200) is None
+
+
+def test_statements_times_releases_are_limited():
+    data = changed(DP_SGD, claims=DP_SGD["claims"] * 4, releases=DP_SGD["releases"] * 151)
+    with pytest.raises(ConfigError, match="claims=4 x 151"):
+        parse(data)
+
+
+def test_no_change_is_searched_for_among_many_sampled_releases():
+    data = changed(DP_SGD, claims__0__epsilon=0.1, releases__0__contributor="user")
+    rows = [
+        changed(data["releases"][0], sampling__rate=0.01 + number / 1000)
+        for number in range(MOST_SEARCHED + 1)
+    ]
+    [found] = [found for found in judge(parse(changed(data, releases=rows))) if found.verdict]
+    assert (found.verdict, found.change) == (NOT_SUPPORTED, "")
+    [found] = [found for found in judge(parse(changed(data, releases=rows[:2]))) if found.verdict]
+    assert found.change

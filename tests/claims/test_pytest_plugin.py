@@ -95,8 +95,8 @@ def test_the_action_judges_and_fails(tmp_path):
     (tmp_path / "fedpriv" / "bin").symlink_to(Path(sys.executable).parent)
     (tmp_path / "claim.yaml").write_text(yaml.safe_dump(DP_SGD))
 
-    def judged(budget, report=""):
-        inputs = {"CLAIMS": "claim.yaml claim.yaml", "BUDGET": budget, "REPORT": report}
+    def judged(budget, report="", claims="claim.yaml claim.yaml"):
+        inputs = {"CLAIMS": claims, "BUDGET": budget, "REPORT": report}
         env = os.environ | inputs | {"RUNNER_TEMP": str(tmp_path), "PYTHONPATH": str(ROOT)}
         words = ["bash", "-eo", "pipefail", "-c", step["run"]]
         return subprocess.run(words, cwd=tmp_path, env=env, check=False).returncode
@@ -104,3 +104,5 @@ def test_the_action_judges_and_fails(tmp_path):
     assert judged("", "page.html") == 0
     assert "DP-SGD" in (tmp_path / "page.html").read_text()
     assert judged("1.5") == 1
+    assert judged("", claims="claim.yaml\nclaim.yaml\n") == 0
+    assert judged("", claims="claim.yaml\nmissing.yaml\n") == 2

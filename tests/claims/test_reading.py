@@ -87,6 +87,7 @@ def test_a_wrong_value_names_its_path(path, value):
         ("releases__0__participation", 101),
         ("choices", ["unknown"]),
         ("releases__0__scope", "All"),
+        ("releases__0__scope", " "),
         ("releases__0__seen__server", "nothing"),
         ("releases__0__sampling__hidden_from", ["server"]),
     ],

@@ -9,7 +9,7 @@ from fedpriv.claims.importers.configs import read_arguments, read_nvflare, read_
 from fedpriv.claims.importers.draft import Draft
 from fedpriv.claims.importers.flower import read_flower
 from fedpriv.claims.importers.opacus import read_opacus
-from fedpriv.claims.importers.syntax import sources
+from fedpriv.claims.importers.syntax import not_regular, sources
 from fedpriv.claims.importers.tff import read_tff
 from fedpriv.errors import DataError
 
@@ -39,4 +39,6 @@ def read_settings(path: Path) -> Draft:
 def _sources(path: Path) -> Draft:
     files = sources(path)
     found = read_opacus(files)
-    return found if found.releases else read_tff(files)
+    found = found if found.releases else read_tff(files)
+    found.unread += not_regular(path) if path.is_dir() else []
+    return found

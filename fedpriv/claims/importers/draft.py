@@ -8,6 +8,8 @@ from typing import Any
 from fedpriv.claims import schema as s
 from fedpriv.claims.reading import UNKNOWN
 
+BRANCHED = "stands in a branch or a loop: it may not run, or run several times"
+
 
 @dataclass
 class Draft:

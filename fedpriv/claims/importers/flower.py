@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fedpriv.accountants.events import SERVER
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft, opacus
-from fedpriv.claims.importers.syntax import FoundCall, calls, sources
+from fedpriv.claims.importers.syntax import FoundCall, calls, not_regular, sources
 from fedpriv.errors import DataError
 
 FIXED_CLIPPING = (
@@ -42,21 +43,42 @@ def read_flower(path: Path) -> draft.Draft:
         found.unread.append(f"{file}: flwr run --run-config may change these values")
     if rounds is None:
         found.unread.append(f"{file}: no {ROUNDS}")
-    for source in sources(project):
-        for call in calls(source, config, found.unread):
-            if call.name in FIXED_CLIPPING:
-                found.releases.append(_strategy(call, rounds))
-            elif call.name in ADAPTIVE_CLIPPING:
-                found.releases.append(draft.release(f"average update, {call.place}"))
-                found.unread.append(f"{call.place}: adaptive clipping is not described")
-            elif call.name == "LocalDpMod":
-                _local(found, call, rounds)
-            elif call.name in opacus.CALLS:
-                opacus.add_call(found, call)
-            else:
-                continue
-            found.files.append(call.place)
+    found.unread += not_regular(project)
+    every = [call for source in sources(project) for call in calls(source, config, found.unread)]
+    rounds = _unless_overridden(every, rounds, found.unread)
+    for call in every:
+        if call.name in FIXED_CLIPPING:
+            found.releases.append(_strategy(call, rounds))
+        elif call.name in ADAPTIVE_CLIPPING:
+            found.releases.append(draft.release(f"average update, {call.place}"))
+            found.unread.append(f"{call.place}: adaptive clipping is not described")
+        elif call.name == "LocalDpMod":
+            _local(found, call, rounds)
+        elif call.name in opacus.CALLS:
+            opacus.add_call(found, call)
+        else:
+            continue
+        found.files.append(call.place)
+        if call.branched:
+            found.unread.append(f"{call.place}: {call.name} {draft.BRANCHED}")
+    if not found.releases:
+        found.unread.append(f"{project}: no call that adds noise was found by its name")
     return found
+
+
+def _unless_overridden(
+    every: Iterable[FoundCall], rounds: int | None, unread: list[str]
+) -> int | None:
+    """The configured rounds; None if a call sets others, or a number that is not known."""
+    for call in every:
+        if call.starred or not call.has("num_rounds"):
+            continue
+        value = call.value("num_rounds")
+        if value is None or value != rounds:
+            text = "is computed by the code" if value is None else f"is {value}"
+            unread.append(f"{call.place}: num_rounds {text}")
+            rounds = None
+    return rounds
 
 
 def run_config(file: Path) -> dict[str, Any]:

@@ -26,6 +26,8 @@ def read_opacus(files: Iterable[Path], config: Mapping[str, Any] | None = None) 
             if call.name in CALLS:
                 found.files.append(call.place)
                 add_call(found, call)
+                if call.branched:
+                    found.unread.append(f"{call.place}: {call.name} {draft.BRANCHED}")
     return found
 
 

@@ -20,6 +20,10 @@ LARGEST_SOURCE = 2**21
 """Bytes of one source file."""
 SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"}
 MOST_FILES = 2000
+_SEVERAL = (
+    *(ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For, ast.AsyncFor, ast.While),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class FoundCall:
     given: names of all named arguments, known or not.
     starred: whether it unpacks arguments, which are then unknown.
     place: file and line.
+    branched: whether it stands in a branch or loop, so that it may not run, or several times.
     """
 
     name: str
@@ -40,6 +45,7 @@ class FoundCall:
     given: frozenset[str]
     starred: bool
     place: str
+    branched: bool = False
 
     def value(self, name: str, position: int | None = None) -> Any:
         """The value of an argument, or None."""
@@ -68,6 +74,15 @@ def sources(path: Path) -> list[Path]:
     return [file for file in found if file.is_file() and not file.is_symlink()]
 
 
+def not_regular(path: Path) -> list[str]:
+    """A line for each link and other file of a folder that `sources` leaves out."""
+    return [
+        f"{file}: not read: a link, or no regular file"
+        for file in sorted(path.rglob("*"))
+        if file.is_symlink() or (file.suffix in (".py", ".ipynb") and not file.is_file())
+    ]
+
+
 def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[FoundCall]:
     """All calls of a file, in the order of its text.
 
@@ -80,6 +95,7 @@ def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[
         unread.append(f"{file}: not read: {' '.join(str(error).split())[:120]}")
         return
     known = _constants(tree, config)
+    branched = _branched(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (name := _name(node.func)):
             named = {item.arg: item.value for item in node.keywords if item.arg}
@@ -91,7 +107,24 @@ def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[
                 any(isinstance(arg, ast.Starred) for arg in node.args)
                 or any(item.arg is None for item in node.keywords),
                 f"{file}:{node.lineno}",
+                node in branched,
             )
+
+
+def _branched(tree: ast.Module) -> set[ast.AST]:
+    """Nodes that may not run, or run several times, once their function is called."""
+    found: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if node not in found and isinstance(node, _SEVERAL) and not _is_main(node):
+            found.update(ast.walk(node))
+    return found
+
+
+def _is_main(node: ast.AST) -> bool:
+    """Whether this is `if __name__ == "__main__"`."""
+    test = node.test if isinstance(node, ast.If) else None
+    left = test.left if isinstance(test, ast.Compare) else None
+    return isinstance(left, ast.Name) and left.id == "__name__"
 
 
 def _text(file: Path) -> str:
@@ -102,7 +135,9 @@ def _text(file: Path) -> str:
     if file.suffix != ".ipynb":
         return text
     book = json.loads(text)
-    cells = book.get("cells", []) if isinstance(book, dict) else []
+    cells = book.get("cells") if isinstance(book, dict) else None
+    if not isinstance(cells, list):
+        raise ValueError("no list of cells")
     lines: list[str] = []
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
@@ -143,11 +178,15 @@ def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for statement in (statement for body in bodies for statement in body):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-            if isinstance(target, ast.Name) and bound[target.id] == 1:
-                value = _value(statement.value, {}, config)
-                if value is not None:
-                    found[target.id] = value
+            target, bound_to = statement.targets[0], statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value:
+            target, bound_to = statement.target, statement.value
+        else:
+            continue
+        if isinstance(target, ast.Name) and bound[target.id] == 1:
+            value = _value(bound_to, {}, config)
+            if value is not None:
+                found[target.id] = value
     return found
 
 

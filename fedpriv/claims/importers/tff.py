@@ -40,6 +40,8 @@ def read_tff(files: Iterable[Path]) -> draft.Draft:
                     ),
                 )
             )
+            if call.branched:
+                found.unread.append(f"{call.place}: {call.name} {draft.BRANCHED}")
             if call.name != FIXED:
                 found.unread.append(f"{call.place}: the clipping bound adapts while it runs")
     if not found.releases:

@@ -257,3 +257,50 @@ def test_a_newcomer_s_walk(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "no certificate" in said
     assert "claims.0.adjacency: which neighbours" in said
+
+
+STRATEGY = "DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 2.0, 10)"
+
+
+def flower(folder, source):
+    """The draft of a project of three rounds, and its lines of what was not read."""
+    config = "[tool.flwr.app.config]\nnum-server-rounds = 3\n"
+    (folder / "pyproject.toml").write_text(config)
+    (folder / "server.py").write_text(source)
+    found = read_settings(folder)
+    return found.as_data(), "\n".join(found.unread)
+
+
+@pytest.mark.parametrize(
+    "source", [f"if private:\n    s = {STRATEGY}\n", f"s = [{STRATEGY} for n in sizes]\n"]
+)
+def test_a_call_in_a_branch_or_a_loop_is_named(tmp_path, source):
+    assert "stands in a branch or a loop" in flower(tmp_path, source)[1]
+    plain = f'def main():\n    s = {STRATEGY}\nif __name__ == "__main__":\n    main()\n'
+    assert "a branch or" not in flower(tmp_path, plain)[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "times"),
+    [
+        ("s.start(num_rounds=100)", "unknown"),
+        ("s.start(num_rounds=count())", "unknown"),
+        ('n: int = context.run_config["num-server-rounds"]\ns.start(num_rounds=n)', 3),
+    ],
+)
+def test_rounds_that_code_sets_are_not_those_of_the_file(tmp_path, call, times):
+    data, unread = flower(tmp_path, f"s = {STRATEGY}\n{call}\n")
+    assert data["releases"][0]["times"] == times
+    assert ("num_rounds" in unread) == (times == "unknown")
+
+
+def test_links_and_projects_without_a_known_call_are_named(tmp_path):
+    (tmp_path / "linked.py").symlink_to(tmp_path / "server.py")
+    unread = flower(tmp_path, "import x as y\ny.start()\n")[1]
+    assert "linked.py: not read: a link" in unread
+    assert "no call that adds noise was found" in unread
+
+
+def test_a_notebook_without_cells_is_not_read(tmp_path):
+    (tmp_path / "book.ipynb").write_text('{"cells": 3}')
+    assert "no list of cells" in "\n".join(read_settings(tmp_path / "book.ipynb").unread)
