@@ -1,4 +1,4 @@
-"""Write docs/reference/configuration.md, which has every key of every config group.
+"""Write docs/reference/configuration.md and a page below it for each config group: every key.
 
 Run `python -m scripts.reference` after a change to a component's arguments, defaults or docstring;
 until then a test fails. The meaning of a key is the comment beside it in the yaml. Without a
@@ -21,34 +21,86 @@ from fedpriv.settings.experiment import GROUPS, Preset, RunOptions
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
+PAGES = PAGE.with_suffix("")
+"""Folder of the groups' pages."""
 HEAD = """\
 # Configuration
 
-Written by `python -m scripts.reference` from the classes and `conf/`; a test says whether it is
-current. Keys are typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they
-are, as in `rounds=50`. A default such as `preset.clip` is the data set's, see [below](#presets).
+Keys are typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they are, as in
+`rounds=50`. A default such as `preset.clip` is the data set's, see [below](#presets).
 `fedpriv --cfg job` prints what a command comes to.
+
+These pages are written by `python -m scripts.reference` from the classes and `conf/`; a test says
+whether they are current.
 """
+ABOUT = {
+    "data": "Which records and labels are used, which task they are for, and whose they are.",
+    "allocator": "Who owns each training record, and which silo holds it.",
+    "model": "Which network is trained.",
+    "algo": "What a silo computes in a round, and what is done with the sum.",
+    "optimizer": "How a local step follows its gradient.",
+    "mechanism": "How one contribution is bounded and noised.",
+    "accountant": "What epsilon and delta all recorded events add up to.",
+    "aggregation": "How the parties sum, and who learns what while they do.",
+    "engine": "Where the parties run: in this process, or each in its own.",
+    "tracker": "Where metrics and certified epsilons are shown while a run goes on.",
+    "experiment": "One figure of a paper: overrides and a sweep.",
+}
+"""What each group answers."""
 TABLE = ["| key | default | type | meaning |", "| --- | --- | --- | --- |"]
 Values = dict[str, Any]
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page())
+    """Write the pages, and remove those of groups that are gone."""
+    PAGES.mkdir(exist_ok=True)
+    current = pages()
+    for file, text in current.items():
+        file.write_text(text)
+    for file in set(PAGES.glob("*.md")) - current.keys():
+        file.unlink()
 
 
-def page() -> str:
-    """The correct text of the page."""
-    parts = [HEAD, "## Without a group\n", *_options(), "\n## Presets\n", *_presets()]
+def pages() -> dict[Path, str]:
+    """The correct text of each page."""
+    found = {PAGE: _page([HEAD, *_index(), "## Without a group\n", *_options(), *_presets()])}
     for group in GROUPS:
-        parts += [f"\n## {group}\n", *_group(group)]
-    parts += [
-        "\n## experiment\n",
-        "Overrides and a sweep; `fedpriv reproduce` runs and draws them.\n",
-        *_experiments(),
-    ]
-    return "\n".join(line.rstrip() for part in parts for line in part.split("\n")) + "\n"
+        found[PAGES / f"{group}.md"] = _page([*_head(group), *_group(group)])
+    found[PAGES / "experiment.md"] = _page([*_head("experiment"), *_experiments()])
+    return found
+
+
+def _page(parts: list[str]) -> str:
+    return "\n".join(line.rstrip() for part in parts for line in part.split("\n")).strip() + "\n"
+
+
+def _index() -> Iterator[str]:
+    yield "| group | answers | names |"
+    yield "| --- | --- | --- |"
+    for group, about in ABOUT.items():
+        names = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
+        if group == "experiment":
+            names = sorted(path.name for path in (CONF / group).iterdir())
+        shown = " ".join(f"`{name}`" for name in names)
+        yield f"| [{group}]({PAGES.name}/{group}.md) | {about} | {shown} |"
+    yield ""
+
+
+def _head(group: str) -> Iterator[str]:
+    yield f"# {group}\n"
+    if group == "experiment":
+        yield f"{ABOUT[group]} `fedpriv reproduce` runs and draws them.\n"
+        return
+    chosen = _chosen(group)
+    default = f" Without a choice it is `{group}={chosen}`." if chosen else ""
+    yield f"{ABOUT[group]} `{group}=name` chooses one, `{group}.key=value` sets its key.{default}\n"
+
+
+def _chosen(group: str) -> str | None:
+    """The name that a command without a choice has."""
+    choices = _loaded(CONF / "config.yaml")["defaults"]
+    found = (choice[group] for choice in choices if isinstance(choice, dict) and group in choice)
+    return next(found, None)
 
 
 def _options() -> Iterator[str]:
@@ -62,6 +114,7 @@ def _options() -> Iterator[str]:
 
 def _presets() -> Iterator[str]:
     """A row for each data set; the first row is for data sets without a preset."""
+    yield "\n## Presets\n"
     names = [field.name for field in fields(Preset)]
     general = yaml.safe_load((CONF / "config.yaml").read_text())
     yield (
@@ -91,7 +144,7 @@ def _group(group: str) -> Iterator[str]:
         own = {
             key: value for key, value in component.items() if key not in ("_target_", "defaults")
         }
-        yield f"### {group}={file.stem}\n"
+        yield f"## {group}={file.stem}\n"
         target = component.get("_target_") or _loaded(CONF / group / f"{bases[0]}.yaml")["_target_"]
         cls = _class(target)
         if "_target_" in component:

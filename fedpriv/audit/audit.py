@@ -14,6 +14,7 @@ from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
 from fedpriv.audit.file_premises import file_premises
 from fedpriv.audit.premises import Premise, premises
+from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
@@ -133,18 +134,31 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
     return found
 
 
-def audit(exp: Experiment, effort: Effort, *, colluding: int = 1) -> list[AuditRow]:
+def audit(
+    exp: Experiment,
+    effort: Effort,
+    *,
+    colluding: int = 1,
+    progress: AuditProgress | None = None,
+) -> list[AuditRow]:
     """Attack every type of unit that certificates describe.
 
     colluding: number of curious silos that share what they know.
+    progress: shows what is done; None: nothing.
     """
     found = []
+    progress = progress or AuditProgress(quiet=True)
+    progress.stage(f"{exp.algo.label}: accounting")
     units = subjects(exp, colluding)
-    of_file = file_premises(exp, units[0].plan, effort.seconds * FILE_SHARE / len(units))
+    seconds = effort.seconds * FILE_SHARE / len(units)
+    progress.stage("distances from the file to the noise", seconds)
+    of_file = file_premises(exp, units[0].plan, seconds)
     for subject in units:
         share = replace(effort, seconds=effort.seconds / len(units))
+        progress.stage(f"{subject.unit}: trials of attacks", share.seconds)
         with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
             scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
+        progress.stage(f"{subject.unit}: premises", share.seconds * PREMISE_SHARE)
         measured = [
             *of_file.get((subject.unit, subject.adjacency), []),
             *measured_premises(exp, subject, share, colluding),

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
+    from fedpriv.audit.progress import AuditProgress
     from fedpriv.settings.experiment import Experiment
+
+    Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
 
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
@@ -41,6 +44,7 @@ def main(args: list[str]) -> None:
     from omegaconf import OmegaConf
     from rich.console import Console
 
+    from fedpriv.audit.progress import AuditProgress
     from fedpriv.reports.audit_file import AUDIT, write_audit
     from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.settings.experiment import build
@@ -65,7 +69,8 @@ def main(args: list[str]) -> None:
     rows: list[AuditRow] = []
     found = []
     for exp, config in zip(exps, jobs):
-        new = attack(exp)
+        with AuditProgress(quiet=exp.options.quiet) as progress:
+            new = attack(exp, progress)
         show(console, new, exp.accountant.delta)
         rows += new
         settings = OmegaConf.to_container(without_hydra(config), resolve=True)
@@ -86,18 +91,19 @@ def main(args: list[str]) -> None:
         sys.exit(1)
 
 
-def _attack(own: argparse.Namespace, silos: int) -> Callable[[Experiment], list[AuditRow]]:
+def _attack(own: argparse.Namespace, silos: int) -> Attacker:
     """The audit of one experiment that the flags ask for."""
     from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
     from fedpriv.audit.orthogonal_canaries import MIN_CANARIES
 
     if not own.one_run:
         require(own.canaries is None, "--canaries", own.canaries, "for --one-run only")
-        return lambda exp: audit(exp, QUICK if own.quick else THOROUGH, colluding=silos)
+        effort = QUICK if own.quick else THOROUGH
+        return lambda exp, progress: audit(exp, effort, colluding=silos, progress=progress)
     given = own.canaries or str(QUICK_CANARIES if own.quick else THOROUGH_CANARIES)
     canaries = int(given) if given.isdigit() else 0
     require(canaries >= MIN_CANARIES, "--canaries", given, f"a number from {MIN_CANARIES} on")
-    return lambda exp: audit_in_one_run(exp, canaries, colluding=silos)
+    return lambda exp, progress: audit_in_one_run(exp, canaries, colluding=silos, progress=progress)
 
 
 def _folder(config: DictConfig, words: list[str]) -> Path:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.audit.audit import CONFIDENCE, AuditRow, Subject, measured_premises, subjects
+from fedpriv.audit.audit import (
+    CONFIDENCE,
+    PREMISE_SHARE,
+    AuditRow,
+    Subject,
+    measured_premises,
+    subjects,
+)
 from fedpriv.audit.bounds import guess_bound
 from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.audit.candidates import bounds_whole_silos
@@ -30,6 +37,7 @@ from fedpriv.audit.observation import (
     without_randomness,
 )
 from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_canaries
+from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort
 from fedpriv.errors import require
 from fedpriv.settings.experiment import Experiment
@@ -41,16 +49,26 @@ PREMISE_EFFORT = Effort(20.0, 500)
 """Time and noise values for the premises, which are measured in short runs of their own."""
 
 
-def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> list[AuditRow]:
+def audit_in_one_run(
+    exp: Experiment,
+    canaries: int,
+    *,
+    colluding: int = 1,
+    progress: AuditProgress | None = None,
+) -> list[AuditRow]:
     """Attack every type of unit that certificates describe, in one run each.
 
     canaries: number of canaries in a run.
     colluding: number of curious silos that share what they know.
+    progress: shows what is done; None: nothing.
 
     Raises ConfigError if the run has too few units, or if canaries would share a bound.
     """
     found = []
+    progress = progress or AuditProgress(quiet=True)
+    progress.stage(f"{exp.algo.label}: accounting")
     units = subjects(exp, colluding)
+    progress.stage("distances from the file to the noise", PREMISE_EFFORT.seconds)
     of_file = file_premises(exp, units[0].plan, PREMISE_EFFORT.seconds)
     for subject in units:
         require(
@@ -61,16 +79,19 @@ def audit_in_one_run(exp: Experiment, canaries: int, *, colluding: int = 1) -> l
             "which its canaries would share",
         )
         wanted = int(min(canaries, most_in_group(exp, subject.group)))
+        progress.stage(f"{subject.unit}: canaries")
         known = orthogonal_canaries(
             exp, subject.unit, subject.adjacency, wanted=wanted, colluding=colluding
         )
         known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
+        progress.stage(f"{subject.unit}: premises", PREMISE_EFFORT.seconds * PREMISE_SHARE)
         measured = [
             *of_file.get((subject.unit, subject.adjacency), []),
             *measured_premises(exp, subject, PREMISE_EFFORT, colluding),
         ]
-        signals = _signals(exp, known, subject, coins, colluding)
+        progress.stage(f"{subject.unit}: one run with {len(known)} canaries")
+        signals = _signals(exp, known, subject, coins, colluding, progress)
         delta = exp.accountant.delta
         for row in subject.rows:
             signal = signals[row.observer]
@@ -115,7 +136,12 @@ class CanarySignals:
 
 
 def _signals(
-    exp: Experiment, known: OrthogonalCanaries, subject: Subject, coins: np.ndarray, colluding: int
+    exp: Experiment,
+    known: OrthogonalCanaries,
+    subject: Subject,
+    coins: np.ndarray,
+    colluding: int,
+    progress: AuditProgress,
 ) -> dict[str, CanarySignals]:
     """What each observer learned about each canary after all rounds of one run."""
     change = with_noise_of(subject.plan)
@@ -144,6 +170,7 @@ def _signals(
                     ratios = difference.ratios(unit, known.users, hidden)
                     signal.scores += ratios
                     signal.projections += x if hidden else ratios
+            progress.round(number, exp.options.rounds)
     return signals
 
 

@@ -29,6 +29,7 @@ OWN = {
     "data": "one data set",
 }
 """Keys that a comparison sets itself or cannot vary, and why."""
+SAME_RECORDS = "methods are compared on the same records"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Request:
         for key in values.keys() & OWN.keys():
             alone = key == "data" and len(values[key]) == 1
             require(alone, key, ",".join(values[key]), OWN[key])
+        for key in (key for key in values if key.startswith("data.")):
+            require(len(values[key]) == 1, key, ",".join(values[key]), "one value: " + SAME_RECORDS)
         if own := next((key for key in values if key.startswith("hydra")), None):
             raise ConfigError(own, ",".join(values[own]), "not here; --folder names the folder")
         several = {key: each for key, each in values.items() if len(each) > 1}
@@ -228,6 +231,7 @@ def _with_grids(methods: Sequence[Method], tune: Sequence[str]) -> tuple[Method,
         [(key, values)] = _values(*split_words([word.removeprefix(f"{whose}:")])).items()
         settable = key not in {"seed", "epsilon", *OWN}
         require(settable, "--tune", word, "a key of a method, for example algo.local_lr=0.01,0.1")
+        require(not key.startswith("data."), "--tune", word, SAME_RECORDS)
         for name in names:
             once = key not in grids[name]
             require(once, "--tune", word, f"each key once for {name}")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_name, write_key
@@ -31,6 +36,35 @@ def main(args: list[str]) -> None:
     names = own.names if own.action == "new" else [own.name]
     for name in names:
         require_name(name)
+    with _alone(own.roster):
+        _change(own, names)
+
+
+@contextmanager
+def _alone(roster: Path | None) -> Iterator[None]:
+    """Context in which no other `fedpriv keys` changes a roster. A second one waits, and then reads
+    what the first has written."""
+    if roster is None:
+        yield
+        return
+    folder = roster.resolve().parent  # the file itself is replaced
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise FedprivError(f"{roster}: no such folder") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise  # those of network disks, which cannot lock a folder
+        yield
+    finally:
+        os.close(handle)
+
+
+def _change(own: argparse.Namespace, names: list[str]) -> None:
+    """Carry out an action that changes keys or the roster."""
     if own.action == "new":
         _new(names, own.keys, own.roster)
     elif own.action == "rotate":

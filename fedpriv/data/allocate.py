@@ -216,7 +216,8 @@ def known_stability(data: DataSet) -> Stability:
     """The chain of an allocator that keeps the users of the data set: it starts at the loaded
     records, and says who a user is and what was read off the records before."""
     given = tuple(f"taken as given: {text}" for text in data.read_without_noise)
-    start = "; ".join((LOADED, *([data.user_is] if data.user_is else []), *given))
+    said = (text for text in (data.user_is, data.public_by_word) if text)
+    start = "; ".join((LOADED, *said, *given))
     return Stability(start, before=(data.reading,)).then(OWN_USERS)
 
 

@@ -133,6 +133,11 @@ class DataSet(ABC):
         return ""
 
     @property
+    def public_by_word(self) -> str:
+        """What an epsilon takes as public because the owner of the records says so; else empty."""
+        return ""
+
+    @property
     def reading(self) -> Stage:
         """How far apart neighbouring files are after they are read, split and scaled."""
         return READING

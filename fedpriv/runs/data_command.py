@@ -49,17 +49,29 @@ def lines(exp: Experiment) -> list[str]:
     found = [f"{type(data).__name__}: features {shape}, outputs {data.outputs}"]
     found += [f"metric: {data.task.metric}", *data.description]
     found.append(f"allocation: {exp.allocator.n_users} users in {exp.allocator.n_silos} silos")
+    uncovered = dict.fromkeys((*data.not_covered, *exp.allocator.not_covered))
+    found += [f"not covered: {text}" for text in uncovered]
     chain = exp.allocator.stability(data)
-    found += [f"assumed: {text}" for text in chain.assumptions]
+    parts = (part for text in chain.assumptions for part in text.split("; "))
+    for part in parts:
+        text = part.removeprefix("taken as given: ")
+        if not any(text in line for line in found):
+            found.append(f"assumed: {text}")
     for stage in (*chain.before, *chain.stages):
-        bound = stage.users
-        far = f"at most {bound.users:g} users differ" if not bound.why else bound.why
+        users = stage.users.users
+        users_differ = f"at most {users:g} user{'s differ' if users != 1 else ' differs'}"
+        far = _why(stage.users.why, found) if stage.users.why else users_differ
         found.append(f"one user absent before, after {stage.name}: {far}")
     whole = chain.from_file("user", ADD_REMOVE)
-    far = "one user stays one user" if math.isfinite(whole.users) else whole.why
+    far = "one user stays one user" if math.isfinite(whole.users) else _why(whole.why, found)
     found.append(f"from the file to the first event: {far}")
-    found += [f"not covered: {text}" for text in (*data.not_covered, *exp.allocator.not_covered)]
     return found
+
+
+def _why(reason: str, found: list[str]) -> str:
+    """Why there is no bound, without what has been said."""
+    new = [part for part in reason.split("; ") if not any(part in line for line in found)]
+    return f"no bound ({'; '.join(new) or 'see not covered'})"
 
 
 def _split(args: list[str]) -> tuple[list[str], Path | None]:

@@ -104,11 +104,12 @@ def train(
                 rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
+            private = _is_private(experiment, prepared, rows)
             folder.status(
                 state="done",
                 reason=ending,
                 epsilon=_bounded(headline(rows, experiment.algo.headline_observer)),
-                dp_valid=_is_private(experiment, prepared, rows),
+                dp_valid=private,
                 set_ups=prepared.set_ups,
             )
             notes = beyond_target(rows, records.target) if records.target else []
@@ -117,7 +118,9 @@ def train(
             LOGGER.info("done%s", f": {ending}" if ending else "")
     if not quiet:
         repeated = sum(records.charged_twice.values())
-        summary(path, experiment, rows, ending=ending, repeated=repeated, notes=notes)
+        summary(
+            path, experiment, rows, ending=ending, repeated=repeated, notes=notes, private=private
+        )
 
 
 @contextlib.contextmanager

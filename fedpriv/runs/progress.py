@@ -31,6 +31,10 @@ PIPED_SECONDS = 30.0
 
 OnRound = Callable[[int], None]
 """Is told the number of completed rounds."""
+VALID = (
+    "Valid (dp_valid): the noise is real, contributions are bounded, the released model has a "
+    "certificate, and nothing in it was read off the records without noise."
+)
 CHARGED_TWICE = "{} rounds were repeated after an interruption; each attempt is charged."
 
 
@@ -187,6 +191,7 @@ def summary(
     ending: str | None,
     repeated: int,
     notes: Sequence[str] = (),
+    private: bool = False,
 ) -> None:
     """Print first and last metrics, the epsilons of each observer, and where the files are.
 
@@ -194,6 +199,7 @@ def summary(
     ending: why the run ended early, if it did.
     repeated: attempts at rounds that are charged but not recorded.
     notes: further lines.
+    private: whether the released model is private (dp_valid).
     """
     console = wide_console()
     rows = Tables(folder).rows(METRICS)
@@ -219,4 +225,6 @@ def summary(
         )
     for text in experiment.data.read_without_noise:
         console.print(f"NOT private: {text}", soft_wrap=True, highlight=False, markup=False)
+    if private:
+        console.print(VALID, soft_wrap=True, highlight=False)
     console.print(f"Results: {folder}", soft_wrap=True)

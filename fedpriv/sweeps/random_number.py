@@ -129,12 +129,14 @@ class RandomNumber:
         Returns the certified epsilon of the choice, that of the costliest single run (`one`), unit,
         adjacency and delta. The unit is the user if there is a certificate for users.
 
-        Raises ConfigError when a released model has no certificate, or when settings protect
-        different units.
+        Raises ConfigError when a released model has no certificate, when its records are read
+        without noise before the first event, or when settings protect different units.
         """
         largest = np.zeros(len(ORDERS))
         about = None
         for exp in experiments:
+            for text in exp.data.read_without_noise:
+                _require(False, f"records that nothing is read off without noise: {text}")
             compositions = EpsilonForecast.of(exp).compositions()
             units = [key for key in compositions if key[0] == RELEASED_MODEL]
             units.sort(key=lambda key: (key[1] != "user", key[3] != 1))

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,17 @@ class ConformanceReport:
     checked: tuple[str, ...]
     declared: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """A line for each rule, and a last one with the result."""
+        rules = {rule.__name__.strip("_"): rule.__doc__ or "" for rule in _rules()}
+        lines = [
+            f"passed: {rules.get(name, f'The added noise is what the certificate says: {name}.')}"
+            for name in self.checked
+        ]
+        lines += [f"NOT measured, and taken at your word: {name}" for name in self.declared]
+        result = "some noise was not measured" if self.declared else "everything was measured"
+        return "\n".join([*lines, f"all rules hold; {result}"])
+
 
 def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -> ConformanceReport:
     """Check `algo` against all rules, with eight users in three silos.
@@ -80,7 +92,7 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
     checked = []
     declared = []
     measured = set()
-    for rule in (_is_configuration, _weights, _queries, _rounds, _stability, _file):
+    for rule in _rules():
         rule(exp)
         checked.append(rule.__name__.strip("_"))
     noises = [(one, noise_multiplier(one.event)) for one in declarations(exp)]
@@ -99,6 +111,11 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
         demand(not missing, f"not recorded: unmeasured {', '.join(missing)}")
         note_passed(type(algo), cached() if record is True else Path(record))
     return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
+
+
+def _rules() -> tuple[Callable[[Experiment], None], ...]:
+    """All rules, in the order of their cost. The docstring of each says what it checks."""
+    return _is_configuration, _weights, _queries, _rounds, _stability, _file
 
 
 def _is_configuration(exp: Experiment) -> None:

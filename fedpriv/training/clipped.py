@@ -24,12 +24,16 @@ from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
+from fedpriv.training.threads import one_thread
 from fedpriv.util.work import Work, run_work
 
 NUMBERS_TOGETHER = 2**20
 """The same limit for several batches that are summed together on a processor; they then stay near
 its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
 two thirds as long as with 2^18."""
+WORTH_THREADS = 2**17
+"""Numbers of a batch's per-record gradients (rows times parameters) from which several threads are
+used."""
 NUMBERS_AT_ONCE = 32
 """Numbers that a processor's widest loop takes at once."""
 Masks = Mapping[str, Tensor]
@@ -144,7 +148,8 @@ class _Sum(Work[Tensor]):
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
     def run(self) -> Tensor:
-        return self.gradients.sum_alone(self)
+        with one_thread(len(self.x) * len(self.theta) < WORTH_THREADS):
+            return self.gradients.sum_alone(self)
 
     @classmethod
     def run_batch(cls, works: Sequence[_Sum]) -> list[Tensor]:

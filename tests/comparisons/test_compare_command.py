@@ -12,6 +12,7 @@ from interrupted import interrupted_in
 from scipy.stats import ttest_rel
 
 from fedpriv.comparisons.request import Request
+from fedpriv.errors import ConfigError
 
 SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8")
 TWO = ("compare", "algo=uldp_avg,uldp_sgd", "epsilon=2", *SMALL)
@@ -205,3 +206,16 @@ def test_a_tuned_key_may_change_the_noise(tmp_path):
         own = json.loads(path.read_text())["noise"]["update"]
         assert own == noise.setdefault(setting, own)
     assert noise["algo.user_rate=0.4"] < noise["algo.user_rate=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data=table", "data.path=a.csv,b.csv"], "data.path=a.csv,b.csv: one value"),
+        (["data=artificial", "data.size=100,200"], "data.size=100,200: one value"),
+        (["--tune", "data.size=100,200"], "--tune=data.size=100,200: methods are compared on"),
+    ],
+)
+def test_methods_are_compared_on_the_same_records(words, message):
+    with pytest.raises(ConfigError, match=message):
+        Request.parse(["algo=uldp_avg,uldp_sgd", "epsilon=2", *words])

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -172,3 +174,32 @@ def test_a_roster_names_nobody_by_signs_that_a_terminal_obeys(tmp_path):
     file.write_text(file.read_text().replace("silo0", "silo0\x1b[2K"))
     with pytest.raises(FedprivError, match="line 2: a line without a printable party"):
         Roster.read(file)
+
+
+def test_changes_at_the_same_time_are_all_kept(tmp_path, monkeypatch):
+    """A second `fedpriv keys` waits until the first has written."""
+    monkeypatch.chdir(tmp_path)
+    read = keys_command.read_roster
+
+    def slowly(file):
+        roster = read(file)
+        time.sleep(0.05)
+        return roster
+
+    monkeypatch.setattr(keys_command, "read_roster", slowly)
+    names = [f"silo{number}" for number in range(6)]
+
+    def add(name):
+        key = SigningKey.generate().verification_key.raw.hex()
+        keys_command.main(["add", name, key, "--roster", "r.csv"])
+
+    keys_command.main(["new", "server", "--keys", "k", "--roster", "r.csv"])
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(add, names))
+    assert {entry.party for entry in read(tmp_path / "r.csv").entries} == {"server", *names}
+
+
+def test_a_roster_in_no_folder_is_refused(tmp_path):
+    done = run("keys", "new", "a", "--keys", "k", "--roster", "no/r.csv", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "fedpriv: no/r.csv: no such folder\n")
+    assert not (tmp_path / "k").exists()

@@ -7,21 +7,37 @@ from fedpriv.settings.experiment import GROUPS
 from scripts import reference
 
 
-def test_the_page_is_current():
-    assert reference.page() == reference.PAGE.read_text(), "run python -m scripts.reference"
+def page_of(group):
+    return (reference.PAGES / f"{group}.md").read_text()
+
+
+def test_the_pages_are_current():
+    files = {reference.PAGE, *reference.PAGES.glob("*.md")}
+    assert reference.pages() == {file: file.read_text() for file in files}, (
+        "run python -m scripts.reference"
+    )
+
+
+def test_every_group_has_a_page_with_a_first_sentence_and_a_place_in_the_navigation():
+    nav = (reference.ROOT / "mkdocs.yml").read_text()
+    assert set(reference.ABOUT) == {*GROUPS, "experiment"}
+    for group, about in reference.ABOUT.items():
+        assert page_of(group).startswith(f"# {group}\n\n{about} ")
+        assert f"reference/configuration/{group}.md" in nav
+        assert f"(configuration/{group}.md)" in reference.PAGE.read_text()
 
 
 def test_every_file_of_every_group_has_its_section():
-    text = reference.PAGE.read_text()
     for group in GROUPS:
         for file in (reference.CONF / group).glob("*.yaml"):
-            assert f"### {group}={file.stem}\n" in text
+            assert f"## {group}={file.stem}\n" in page_of(group)
 
 
 def test_no_key_is_without_a_meaning():
     rows = [
         line
-        for line in reference.PAGE.read_text().splitlines()
+        for file in (reference.PAGE, *reference.PAGES.glob("*.md"))
+        for line in file.read_text().splitlines()
         if line.startswith("| `") and line.count("|") == 5
     ]
     assert len(rows) > 200
@@ -29,7 +45,7 @@ def test_no_key_is_without_a_meaning():
 
 
 def test_every_key_of_a_file_is_there_with_its_default():
-    section = reference.PAGE.read_text().split("### algo=uldp_avg\n")[1].split("###")[0]
+    section = page_of("algo").split("## algo=uldp_avg\n")[1].split("##")[0]
     for key, value in yaml.safe_load(
         (reference.CONF / "algo" / "uldp_avg.yaml").read_text()
     ).items():

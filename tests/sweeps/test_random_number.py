@@ -4,6 +4,7 @@ best costs."""
 import json
 import shutil
 from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from interrupted import Death, dies_in
 import fedpriv
 from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
+from fedpriv.data.artificial import Artificial
+from fedpriv.errors import ConfigError
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.sweeps.random_number import RandomNumber, SweepDraw
 from fedpriv.testing.experiments import experiment
@@ -194,3 +197,18 @@ def test_from_python(tmp_path):
     assert (
         convert(ORDERS, number.selected(np.array(ORDERS), np.zeros(len(ORDERS))), 1e-5) > 0
     )  # a choice is never free
+
+
+@dataclass(frozen=True)
+class Scaled(Artificial):
+    """Somebody's data, scaled by their own mean."""
+
+    @property
+    def read_without_noise(self):
+        return ("scaled by the exact mean",)
+
+
+def test_a_choice_is_not_certified_on_records_that_were_read_without_noise():
+    exp = replace(experiment(*WORDS), data=Scaled(size=200))
+    with pytest.raises(ConfigError, match="read off without noise: scaled by the exact mean"):
+        RandomNumber(4, 1.0).cost([exp])

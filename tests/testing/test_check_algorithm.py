@@ -8,6 +8,7 @@ import pytest
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.testing import ConformanceError, check_algorithm, experiment, noise_checks
+from fedpriv.testing.algorithms import ConformanceReport
 from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL
 
@@ -69,3 +70,13 @@ def test_dp_sgd_that_promises_too_much_fails(cls, why, monkeypatch):
     values = {field.name: getattr(honest, field.name) for field in fields(honest)}
     with pytest.raises(ConformanceError, match=why):
         check_algorithm(cls(**values))
+
+
+def test_a_report_is_lines_for_a_person():
+    report = ConformanceReport(("weights", "update: user, add/remove"), ("b: user, Laplace",))
+    assert str(report).splitlines() == [
+        "passed: The weights of a unit are never negative and add up to at most 1.",
+        "passed: The added noise is what the certificate says: update: user, add/remove.",
+        "NOT measured, and taken at your word: b: user, Laplace",
+        "all rules hold; some noise was not measured",
+    ]

@@ -47,6 +47,16 @@ def user_is(schema: Schema, scope: str) -> str:
     )
 
 
+def public_by_word(schema: Schema) -> str:
+    """What is public only because the owner of the table says so; else empty."""
+    if not (schema.public and schema.read_off):
+        return ""
+    return (
+        f"public knowledge by the word of the table's owner, though a draft of the schema read it "
+        f"off the records: {', '.join(schema.read_off)}"
+    )
+
+
 def looks_at_all(schema: Schema) -> list[str]:
     """Steps of reading that look at all records, each in one line."""
     reasons = []

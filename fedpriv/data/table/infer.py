@@ -98,15 +98,34 @@ def infer(cells: Cells, roles: Roles, n_users: int, silos: tuple[str, ...]) -> S
     )
     if not features:
         raise DataError(f"{cells.name}: no column is left for the features")
+    label = label_of(cells, roles)
     return Schema(
         features,
-        label_of(cells, roles),
+        label,
         n_users,
         user=roles.user,
         silo=roles.silo,
         silos=silos,
         unused=roles.drop,
+        read_off=_read_off(features, label, silos=bool(silos)),
     )
+
+
+def _read_off(
+    features: tuple[Number | Category, ...], label: Label, *, silos: bool
+) -> tuple[str, ...]:
+    """What of an inferred schema the records decided, for a person."""
+    found = [f"categories of {one.name}" for one in features if isinstance(one, Category)]
+    if label.classes:
+        found.insert(0, f"classes of {label.column}")
+    if label.range is not None:
+        found.insert(0, range_of(label))
+    return (*found, *(["names of silos"] if silos else []), "number of users")
+
+
+def range_of(label: Label) -> str:
+    """The name of a label's range among what was read off the records."""
+    return f"range of {label.column if label.time is None else label.time}"
 
 
 def _feature(cells: Cells, name: str, *, named: bool) -> Number | Category:

@@ -96,6 +96,7 @@ class Schema:
     silos: names of all silos.
     unused: columns that are not read.
     public: whether all of this is public knowledge; False: some of it was read off the records.
+    read_off: what a draft read off the records. If the schema is public, this is its owner's word.
     """
 
     features: tuple[Number | Category, ...]
@@ -106,6 +107,7 @@ class Schema:
     silos: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     public: bool = False
+    read_off: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -139,8 +141,16 @@ def write_schema(schema: Schema) -> str:
         "number a\n# range that does not come from the records, such as [0, 120] for an age. Then "
         "write `public: true`.\n"
     )
+    if schema.read_off:
+        head += (
+            "# `read_off_records` is what a draft took from the records. With `public: true` an "
+            "epsilon\n# rests on your word that this is public knowledge. Delete a line when its "
+            "values come from\n# elsewhere.\n"
+        )
     label = schema.label
     tree: dict[str, Any] = {"schema": VERSION, "public": schema.public}
+    if schema.read_off:
+        tree["read_off_records"] = list(schema.read_off)
     tree["user"] = {"column": schema.user, "number": schema.n_users}
     if schema.silo is not None:
         tree["silo"] = {"column": schema.silo, "names": list(schema.silos)}
@@ -207,7 +217,7 @@ class _SchemaError(Exception):
 
 
 def _parsed(tree: Any) -> Schema:
-    known = {"schema", "public", "user", "silo", "label", "features", "unused"}
+    known = {"schema", "public", "read_off_records", "user", "silo", "label", "features", "unused"}
     top = _mapping(tree, "the file", known)
     _need(top.get("schema") == VERSION, "schema", top.get("schema"), f"{VERSION!r}")
     user = _mapping(top.get("user"), "user", {"column", "number"})
@@ -229,6 +239,7 @@ def _parsed(tree: Any) -> Schema:
         silos=_texts(silo.get("names"), "silo.names", least=1) if silo else (),
         unused=_texts(top.get("unused", []), "unused", least=0),
         public=public,
+        read_off=_texts(top.get("read_off_records", []), "read_off_records", least=0),
     )
     names = schema.columns
     twice = sorted({name for name in names if names.count(name) > 1})

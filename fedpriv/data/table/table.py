@@ -194,6 +194,10 @@ class Table(DataSet):
         return describe.user_is(self.declared, self.user_scope)
 
     @property
+    def public_by_word(self) -> str:
+        return describe.public_by_word(self.declared)
+
+    @property
     def reading(self) -> Stage:
         name = "reading the table row by row, split by the coin of each user"
         if reasons := self.read_without_noise:

@@ -1,6 +1,7 @@
 """A report of a run or a sweep for a data protection officer: one page, and the same as JSON.
 
     fedpriv report outputs/breast_cancer/uldp_avg/<folder> --purpose "..." --sign private.pem
+    fedpriv report outputs/breast_cancer/uldp_avg/<folder> --figure
     fedpriv report --verify report.html --key public.pem
     fedpriv report --verify report.html outputs/breast_cancer/uldp_avg/<folder>
 
@@ -21,6 +22,8 @@ from pathlib import Path
 from fedpriv.errors import ConfigError, require
 from fedpriv.reports.arguments import Parser, writing
 
+DEFAULT_FIGURE = Path("privacy_utility.png")
+
 
 def main(words: list[str]) -> None:
     """Write or check a report. Raises SystemExit(1) for one that is altered."""
@@ -39,6 +42,15 @@ def _parser() -> Parser:
     parser.add_argument("folder", nargs="?", type=Path, help="folder of a run or of a sweep")
     parser.add_argument(
         "--out", type=Path, help="page to write, .html (default: report.html in the folder)"
+    )
+    parser.add_argument(
+        "--figure",
+        nargs="?",
+        type=Path,
+        const=DEFAULT_FIGURE,
+        metavar="FILE",
+        help="also draw metric and epsilon, as fedpriv figure does (default: "
+        f"{DEFAULT_FIGURE} in the folder)",
     )
     parser.add_argument("--purpose", default="", help="what the training is for")
     parser.add_argument("--controller", default="", help="who is responsible for the processing")
@@ -72,6 +84,7 @@ def _write(args: argparse.Namespace) -> None:
 
     out = args.out or args.folder / "report.html"
     require(out.suffix == ".html", "--out", out, "a file that ends in .html")
+    require(args.figure is None or not args.public, "--figure", args.figure, "not with --public")
     key = signing_key(args.sign) if args.sign else None
     beside = args.folder / "audit"
     audits = args.audit or ([beside] if (beside / AUDIT).is_file() else [])
@@ -95,6 +108,12 @@ def _write(args: argparse.Namespace) -> None:
         print(line, file=sys.stderr)
     print(out)
     print(out.with_suffix(".json"))
+    if args.figure is not None:
+        from fedpriv.reports.privacy_utility import main as draw_figure  # matplotlib
+
+        inside = args.figure == DEFAULT_FIGURE
+        figure = args.folder / DEFAULT_FIGURE if inside else args.figure
+        draw_figure([str(args.folder), "--out", str(figure)])
     if key is not None:
         print(f"signed with the key {key.verification_key.fingerprint}")
 
@@ -104,7 +123,7 @@ def _verify(args: argparse.Namespace) -> None:
     from fedpriv.reports.assessment.signing import verification_key
     from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
 
-    for option in ("out", "sign", "audit"):
+    for option in ("out", "sign", "audit", "figure"):
         if getattr(args, option) is not None:
             raise ConfigError(f"--{option}", getattr(args, option), "not together with --verify")
     key = verification_key(args.key) if args.key else None

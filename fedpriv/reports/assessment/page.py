@@ -28,7 +28,7 @@ from fedpriv.reports.assessment.parts import (
     table,
     tag,
 )
-from fedpriv.reports.assessment.run_facts import Facts, headline
+from fedpriv.reports.assessment.run_facts import Facts, headline, protects
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 JSON_BEGINS, JSON_ENDS = '<pre id="contents">', "</pre>"
@@ -80,9 +80,10 @@ def _top(values: Facts, title: str) -> Html:
         made.append(signed + " Check it with fedpriv report --verify; ask the signer for this key.")
     else:
         made.append(" Not signed: anybody can have changed this page.")
-    return join(
-        [tag("h1", title), *alarms, tag("p", *made, cls="quiet"), _headline(values["runs"])]
-    )
+    runs = values["runs"]
+    if runs and not alarms and all(map(protects, runs)):
+        alarms = [tag("p", words.VALID, cls="valid")]
+    return join([tag("h1", title), *alarms, tag("p", *made, cls="quiet"), _headline(runs)])
 
 
 def _headline(runs: Sequence[Facts]) -> Html:

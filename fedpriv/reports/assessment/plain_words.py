@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+VALID = (
+    "Valid: the run itself says that its noise is real, that contributions are bounded, that the "
+    "released model has a certificate, and that nothing in the model was read off the records "
+    "without noise (dp_valid is true). Assumptions and what is not covered are listed below."
+)
+
 OBSERVERS: Mapping[str, str] = {
     "released model": (
         "Anyone who gets the trained model, or the model after any round: a customer, the public, "

@@ -100,10 +100,16 @@ def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
     return sorted(lines)
 
 
+UNSIGNED = (
+    "it was never signed, or the signature was cut off, so nobody can tell whether it was altered; "
+    "fedpriv report FOLDER --sign KEY makes a signed one"
+)
+
+
 def _verified_page(content: bytes) -> Verified:
     signed, ending = split_page(content)
     if ending is None:
-        raise AlteredError("it does not end with a signature: not signed, or altered")
+        raise AlteredError(f"it has no signature at its end: {UNSIGNED}")
     key, signature = ending
     if not page_verifies(signed, key, signature):
         raise AlteredError("altered: the signature does not fit")
@@ -121,6 +127,8 @@ def _verified_json(content: bytes) -> Verified:
         values = json.loads(content)
         if not isinstance(values, dict) or canonical(values) != content:
             raise AlteredError("altered: not the bytes that its values are written as")
+        if SIGNATURE not in values:
+            raise AlteredError(f"it has no signature: {UNSIGNED}")
         written = values.pop(SIGNATURE)
         signature = bytes.fromhex(written)
         if signature.hex() != written:  # capitals or spaces: another file of the same signature

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -17,6 +16,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.schedule import STACK, BatchStep, Limits, batches, equal_batches
+from fedpriv.training.threads import one_thread
 from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ class UserTrainer(BlockTrainer, Generic[State]):
             users.data, stack.positions, users.size, epochs=epochs, keys=stack.orders, pad=self.pads
         )
         work = int(users.counts[0].clip(max=users.size)) * self.problem.cost.products
-        with _threads(work if len(stack.positions) == 1 else 0):
+        # Several threads would share a stack's numbers by their place in it.
+        with one_thread(work < WORTH_THREADS or len(stack.positions) > 1):
             state = self.train(stack.dropout, steps, memory)
             slots = {} if memory is None else self.memory(state)
             return self.deltas(state)[:k], {name: slot[:k] for name, slot in slots.items()}
@@ -270,20 +271,3 @@ def memory_budget(device: torch.device) -> int:
     as with 64. The MLP is as fast from 8 MiB on.
     """
     return 2**30 if device.type == "cuda" else 2**25
-
-
-@contextmanager
-def _threads(work: int) -> Iterator[None]:
-    """Context with one processor thread for batch steps of less than `WORTH_THREADS` multiply-adds.
-
-    A step runs some sixty kernels. When each takes microseconds, waking a second thread costs more
-    than it saves. On a busy machine each kernel even waits for that thread: eight times slower
-    here. A stack has one thread too: several would share its numbers by their place in it.
-    """
-    before = torch.get_num_threads()
-    if work < WORTH_THREADS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -347,3 +347,12 @@ def test_how_sure_an_observer_can_become():
     assert guess(5.759) == "at most 99.7 %"
     assert guess(30.0) == "nearly certain (over 99.9 %)"
     assert guess("inf") == "certain"
+
+
+def test_a_private_run_without_an_alarm_says_that_it_is_valid(folders):
+    values = contents(folders / "system")
+    private = values | {"alarms": []}
+    assert values["runs"][0]["dp_valid"] is True
+    assert b"Valid: the run itself says" in page(private)
+    assert b"Valid: the run itself says" not in page(values)
+    assert b"Valid: the run itself says" not in page(contents(folders / "seeded") | {"alarms": []})

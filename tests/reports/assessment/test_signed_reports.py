@@ -204,7 +204,7 @@ def test_an_unsigned_report_does_not_verify(signed, tmp_path):
     for name in ("plain.html", "plain.json"):
         done = run("report", "--verify", name, cwd=tmp_path)
         assert done.returncode == 1
-        assert "not signed" in done.stderr
+        assert "it was never signed, or the signature was cut off" in done.stderr
 
 
 def test_keys_of_other_kinds_are_refused(signed, tmp_path):

@@ -1,0 +1,23 @@
+"""`fedpriv data` says each thing once."""
+
+import re
+
+from command import run
+
+from fedpriv.projects.patients import csv_text
+
+
+def test_no_sentence_is_repeated(tmp_path):
+    (tmp_path / "visits.csv").write_text(csv_text(patients=60))
+    words = ["data.path=visits.csv", "data.label=died", "data.user=patient", "data.silo=hospital"]
+    done = run("data", "data=table", *words, "data.missing=fill", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    parts = [
+        part.strip()
+        for line in done.stdout.splitlines()
+        for part in re.split(r"; |: ", line.partition(": ")[2])
+        if len(part) > 40
+    ]
+    assert len(parts) > 8
+    assert sorted(parts) == sorted(set(parts))
+    assert "from the file to the first event: no bound (see not covered)" in done.stdout
