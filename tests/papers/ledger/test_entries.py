@@ -197,6 +197,24 @@ def test_a_silos_work_dominates_private_weighting_and_grows():
             assert silos[0] < silos[1]
 
 
+def test_a_silos_work_grows_linearly_with_parameters_and_users():
+    """Uldp-FL, Fig. 12, with the library that the authors use."""
+    seconds = {}
+    for row in rows("uldp_fl/fig12"):
+        seconds.setdefault(row.place, {}).setdefault(row.method, []).append(row.value)
+    rates = []
+    for place, measured in seconds.items():
+        parameters, users = (int(word.partition("=")[2]) for word in place.split(", "))
+        means = {method: sum(values) / len(values) for method, values in measured.items()}
+        weighting, server = PHE
+        silo = means[TRAINING] + means[weighting]
+        assert silo > max(means[KEYS], means[BLINDING], means[server])
+        rates.append(1000 * silo / (parameters * users))
+    assert len(rates) == 16
+    said = entries()["uldp_fl/fig12"].answers["curve"].found
+    assert f"{min(rates):.1f} to {max(rates):.1f} milliseconds" in said
+
+
 def test_accuracies_beside_table_ii_are_those_of_the_peers_results():
     for name, data in (("fig3_femnist", "MNIST"), ("fig3_shakespeare", "Shakespeare")):
         for number in entries()[f"secured_fl/{name}"].numbers:
