@@ -50,7 +50,7 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Serial, blaming
+from fedpriv.parties.post import Post, Serial, blaming
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
@@ -79,10 +79,12 @@ class MaskedSilo(WeightedSilo):
 
     seeds: by peer, 32 bytes each.
     spent: serial of the last query whose masks were used; rounds count from 1.
+    told: digest of the last broadcast.
     """
 
     seeds: dict[str, bytes] = field(init=False)
     spent: Serial = field(init=False)
+    told: bytes = field(init=False, default=b"")
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         yield from super().setup(task, counts)
@@ -96,6 +98,9 @@ class MaskedSilo(WeightedSilo):
                     PublicKey(keys[peer]), digest("masked", *sorted((self.name, peer)))
                 )
         self.spent = (0, 0)  # new seeds have made no mask yet; the private key is forgotten
+
+    def note_broadcast(self, post: Post) -> None:
+        self.told = post.told(SERVER)
 
     def messages(self, query: Query, job: LocalJob) -> Mail:
         self.spend(query.serial)

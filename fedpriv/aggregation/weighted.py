@@ -74,14 +74,12 @@ class WeightedSilo(SiloProtocol):
     silos: names of all silos.
     weighting: how units are weighed.
     weights: of this silo's units, (n_units,) float64; known after the set-up.
-    told: digest of the last broadcast.
     """
 
     name: str
     silos: tuple[str, ...]
     weighting: Weighting
     weights: np.ndarray = field(init=False)
-    told: bytes = field(init=False, default=b"")
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Compute the weights, or send the counts and receive the weights. Raises
@@ -101,10 +99,13 @@ class WeightedSilo(SiloProtocol):
         post = query.post(self.name, self.signer)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
-            self.told = post.heard[SERVER]
+            self.note_broadcast(post)
             yield from post.send(
                 MESSAGE, self.messages(query, (yield from respond(broadcast).batched()))
             )
+
+    def note_broadcast(self, post: Post) -> None:
+        """Note what this silo needs to know of the broadcast that has arrived."""
 
     def messages(self, query: Query, job: LocalJob) -> Mail:
         """Contents by receiver, made of a job."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.base import Engine, Network, Returned, Sent, Session
+from fedpriv.errors import require
+from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
 from fedpriv.util.work import Work, run_all
 
+SHARED, CHECKED = "shared", "checked"
+"""How signatures between parties of one process are treated."""
+UNVERIFIED = (
+    "all parties run in this process, so a message is signed only if somebody reads its signature, "
+    "and a signature is verified once; engine.signatures=checked has each party verify all"
+)
 WAITING_BYTES = 2**28
 """Most memory of results that waiting work may have together."""
 
@@ -17,16 +26,35 @@ WAITING_BYTES = 2**28
 @dataclass(frozen=True)
 class InProcess(Engine):
     """One process. Within a step parties run in the order of their names; no result depends on the
-    order."""
+    order.
+
+    signatures: SHARED: what one party has signed or verified, others of this process do not verify
+        again, and a message is hashed and signed only if somebody reads its signature. CHECKED:
+        each message is hashed and signed, and each signature verified by everybody who gets it, as
+        where parties have processes of their own. Results are the same.
+    """
+
+    signatures: str = SHARED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = " or ".join((SHARED, CHECKED))
+        require(self.signatures in (SHARED, CHECKED), "engine.signatures", self.signatures, allowed)
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        return InProcessSession(specs, memories)
+        session = InProcessSession(specs, memories)
+        session.shared = OneProcess() if self.signatures == SHARED else None
+        return session
 
 
 class InProcessSession(Session):
-    """Parties in this process; none is ever lost."""
+    """Parties in this process; none is ever lost.
+
+    shared: what they need not compute twice; None: everything is computed.
+    """
 
     lost: frozenset[str] = frozenset()
+    shared: OneProcess | None = None
 
     def __init__(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> None:
         self.specs = dict(specs)
@@ -37,6 +65,15 @@ class InProcessSession(Session):
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         for name, memory in memories.items():
             self.participants[name] = self.specs[name].open(memory)
+
+    @property
+    def simulated(self) -> str:
+        return UNVERIFIED if self.shared is not None else ""
+
+    def exchanging(self, network: Network) -> AbstractContextManager[object]:
+        if self.shared is not None:
+            self.shared.sealed = network.faithful
+        return sharing(self.shared)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.parties = {

@@ -93,9 +93,15 @@ def encode(message: Any) -> bytes:
     return b"".join(piece.tobytes() if isinstance(piece, np.ndarray) else piece for piece in pieces)
 
 
-def size_of(message: Any) -> int:
-    """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding."""
-    return _size(_pieces(message))
+def size_of(message: Any, *, depth: int = 0) -> int:
+    """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding.
+
+    depth: containers around the message.
+    """
+    if type(message) is np.ndarray and message.dtype in _CODES and depth <= DEPTH:
+        _require_shape(message.shape)
+        return _limited(3 + 4 * message.ndim + message.nbytes)
+    return _size(_pieces(message, depth))
 
 
 def digest_of(message: Any) -> bytes:
@@ -122,14 +128,19 @@ Pieces = list[bytes | np.ndarray]
 bytes."""
 
 
-def _pieces(message: Any) -> Pieces:
+def _pieces(message: Any, depth: int = 0) -> Pieces:
     pieces: Pieces = []
-    _write(message, 0, pieces)
+    _write(message, depth, pieces)
     return pieces
 
 
 def _size(pieces: Pieces) -> int:
-    size = sum(piece.nbytes if isinstance(piece, np.ndarray) else len(piece) for piece in pieces)
+    return _limited(
+        sum(piece.nbytes if isinstance(piece, np.ndarray) else len(piece) for piece in pieces)
+    )
+
+
+def _limited(size: int) -> int:
     if size > LIMIT:
         raise MessageError(f"a message of more than {LIMIT} bytes")
     return size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from fedpriv.parties.messages import size_of
+from fedpriv.parties.post import encoded_size
 
 
 class Letter(NamedTuple):
@@ -39,7 +39,7 @@ class Traffic:
     def record(self, letter: Letter) -> None:
         """Count a letter. Raises MessageError when its message has no encoding."""
         self.messages[letter.step, letter.sender] += 1
-        self.bytes[letter.step, letter.sender] += size_of(letter.message)
+        self.bytes[letter.step, letter.sender] += encoded_size(letter.message)
         if self.transcript is not None:
             self.transcript.append(letter)
 

@@ -316,7 +316,7 @@ class SecAggSilo(WeightedSilo):
         if broadcast is None:
             return
         job = respond(broadcast)
-        terms = self.aggregation.terms(query, post.heard[SERVER])
+        terms = self.aggregation.terms(query, post.told(SERVER))
         member = self._member(
             query,
             job,
