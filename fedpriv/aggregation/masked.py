@@ -31,8 +31,9 @@ Trust.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,7 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
+from fedpriv.util.work import Work
 
 SILENT = "no silo tells the server its share of the noise"
 
@@ -102,9 +104,9 @@ class MaskedSilo(WeightedSilo):
     def note_broadcast(self, post: Post) -> None:
         self.told = post.told(SERVER)
 
-    def messages(self, query: Query, job: LocalJob) -> Mail:
+    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
         self.spend(query.serial)
-        encoded = self.noised_sum(query, job)
+        encoded = yield from self.summed(query, job)
         masked = mask(
             encoded,
             self.name,

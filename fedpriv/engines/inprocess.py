@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedpriv.engines.base import Engine, Network, Returned, Sent, Session
 from fedpriv.errors import require
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
+from fedpriv.util.collection import rare_collections
 from fedpriv.util.work import Work, run_all
 
 SHARED, CHECKED = "shared", "checked"
@@ -73,7 +74,10 @@ class InProcessSession(Session):
     def exchanging(self, network: Network) -> AbstractContextManager[object]:
         if self.shared is not None:
             self.shared.sealed = network.faithful
-        return sharing(self.shared)
+        stack = ExitStack()
+        stack.enter_context(sharing(self.shared))
+        stack.enter_context(rare_collections(len(self.participants)))
+        return stack
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.parties = {
@@ -86,7 +90,7 @@ class InProcessSession(Session):
         nbytes = 0
         for name in answers:
             said = resume(self.parties[name], mail[name])
-            if not isinstance(said, Work):
+            if type(said) is Sent or not isinstance(said, Work):
                 answers[name] = said
                 continue
             waiting[name] = said
@@ -106,10 +110,10 @@ class InProcessSession(Session):
             more = {}
             for name in waiting:
                 said = resume(self.parties[name], results.pop())
-                if isinstance(said, Work):
-                    more[name] = said
-                else:
+                if type(said) is Sent or not isinstance(said, Work):
                     answers[name] = said
+                else:
+                    more[name] = said
             waiting = more
         return answers
 
@@ -127,7 +131,7 @@ def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:
         said = party.send(given)
     except StopIteration as end:
         return Returned(end.value)
-    return said if isinstance(said, Work) else Sent(said)
+    return said if type(said) is not dict and isinstance(said, Work) else Sent(said)
 
 
 def answer(party: Party, mail: Mail | None) -> Sent | Returned:

@@ -67,36 +67,46 @@ class Message:
 
 
 @dataclass(eq=False)
-class Seal:
-    """What all messages with one content share that a party of this process sends.
+class Hashed:
+    """A content that is hashed once, when somebody asks for its digest.
 
-    post: gate of the sender.
-    phase: of the messages.
-    content: of the messages.
-    fits: the schema that the content has been found to fit.
+    content: of messages.
     """
 
-    post: Post
-    phase: str
     content: Any
-    fits: Schema | None = None
 
     @cached_property
     def digest(self) -> bytes:
         """Of the content."""
         return digest_of(self.content)
 
+
+@dataclass(eq=False)
+class Seal:
+    """What all messages with one content share that a party of this process sends.
+
+    post: gate of the sender.
+    phase: of the messages.
+    said: their content.
+    fits: the schema that the content has been found to fit.
+    """
+
+    post: Post
+    phase: str
+    said: Hashed
+    fits: Schema | None = None
+
     @cached_property
     def size(self) -> int:
         """Of an encoded message. Raises MessageError for a content without an encoding."""
         post = self.post
         bare = _bare_size(post.session, *post.serial, self.phase, post.signer.signature_bytes)
-        return bare + size_of(self.content, depth=CONTENT_DEPTH)
+        return bare + size_of(self.said.content, depth=CONTENT_DEPTH)
 
     def signature(self, receiver: str) -> bytes:
         """The signature for one receiver."""
         return self.post.signer.sign(
-            self.post.statement(self.phase, self.post.name, receiver, self.digest)
+            self.post.statement(self.phase, self.post.name, receiver, self.said.digest)
         )
 
     def message(self, receiver: str) -> Message:
@@ -109,7 +119,7 @@ class Seal:
             round=round,
             place=place,
             phase=self.phase,
-            content=self.content,
+            content=self.said.content,
             _seal=self,
             _receiver=receiver,
         )
@@ -156,7 +166,7 @@ class Post:
     serial: round and place.
     signer: signs outgoing messages and verifies incoming ones.
     strays: number of ignored messages (other session, round or phase) by sender.
-    heard: the last content read from each sender: its digest, or the seal that knows it.
+    heard: the last content read from each sender, or its digest.
     """
 
     name: str
@@ -164,7 +174,7 @@ class Post:
     serial: Serial = (0, 0)
     signer: Signer = CHECKSUM
     strays: dict[str, int] = field(default_factory=dict)
-    heard: dict[str, bytes | Seal] = field(default_factory=dict)
+    heard: dict[str, bytes | Hashed] = field(default_factory=dict)
 
     def exchange(self, phase: str, mail: Mail, expected: Expected) -> Generator[Mail, Mail, Mail]:
         """Send `mail` (contents by receiver), then wait for the expected messages.
@@ -204,7 +214,11 @@ class Post:
     def accept(self, mail: Mail, expected: Expected) -> Mail:
         """Contents of the expected messages, by sender. Raises AggregationAbortedError for a
         message that no honest party sends."""
-        contents = {sender: self._content(sender, mail[sender], expected) for sender in mail}
+        senders = frozenset(expected.senders)  # a list of thousands is long to search
+        contents = {
+            sender: self._content(sender, message, expected, sender in senders)
+            for sender, message in mail.items()
+        }
         return {sender: content for sender, content in contents.items() if content is not _STRAY}
 
     def receive(self, expected: Expected) -> Generator[Mail, Mail, Mail]:
@@ -238,7 +252,7 @@ class Post:
     def told(self, sender: str) -> bytes:
         """The digest of the last content read from a sender."""
         heard = self.heard[sender]
-        return heard.digest if isinstance(heard, Seal) else heard
+        return heard.digest if isinstance(heard, Hashed) else heard
 
     def signed(self, phase: str, mail: Mail) -> Mail:
         """Contents by receiver as signed messages of `phase`."""
@@ -262,7 +276,7 @@ class Post:
         for receiver, content in mail.items():
             seal = seals.get(id(content))
             if seal is None:
-                seals[id(content)] = seal = Seal(self, phase, content)
+                seals[id(content)] = seal = Seal(self, phase, Hashed(content))
             messages[receiver] = seal.message(receiver)
         return messages
 
@@ -275,14 +289,12 @@ class Post:
         """
         return ("message", self.session, *self.serial, phase, sender, receiver, content)
 
-    def _content(self, sender: str, message: Any, expected: Expected) -> Any:
-        with blaming(sender):
+    def _content(self, sender: str, message: Any, expected: Expected, asked: bool) -> Any:
+        try:
             if type(message) is not Message:
                 raise SchemaError(f"{type(message).__name__} without a stamp")
             stamp = message.session, message.round, message.place, message.phase
-            if sender not in expected.senders or not _same(
-                stamp, (self.session, *self.serial, expected.phase)
-            ):
+            if not asked or not _same(stamp, (self.session, *self.serial, expected.phase)):
                 self.strays[sender] = self.strays.get(sender, 0) + 1
                 return _STRAY
             seal = self._seal_of(sender, message)
@@ -290,13 +302,15 @@ class Post:
                 if seal.fits is not expected.schema:  # one content may be for many receivers
                     expected.schema.check(message.content)
                     seal.fits = expected.schema
-                self.heard[sender] = seal
+                self.heard[sender] = seal.said
                 return message.content
             digest = digest_of(message.content)
             statement = self.statement(expected.phase, sender, self.name, digest)
             if not self.signer.verifies(sender, message.signature, statement):
                 raise SchemaError("the signature is not its own")
             expected.schema.check(message.content)
+        except (ValueError, MessageError) as error:  # as in `blaming`, which takes longer
+            raise _refusal(sender, error) from error
         self.heard[sender] = digest
         return message.content
 
@@ -308,7 +322,7 @@ class Post:
         if shared is None or not shared.sealed or seal is None:
             return None
         own = seal.post.name == sender and vars(message)["_receiver"] == self.name
-        same = message.content is seal.content and "signature" not in vars(message)
+        same = message.content is seal.said.content and "signature" not in vars(message)
         stamped = message.phase == seal.phase and message.session == seal.post.session
         stamped = stamped and (message.round, message.place) == seal.post.serial
         right = own and same and stamped and self.signer.accepts(sender, seal.post.signer)
@@ -320,14 +334,15 @@ _STRAY = object()
 
 def _same(stamp: tuple[Any, ...], awaited: tuple[bytes | int | str, ...]) -> bool:
     """Compare types first: a foreign stamp may hold anything, such as an array."""
-    return all(
-        type(one) is type(other) and one == other for one, other in zip(stamp, awaited, strict=True)
-    )
+    for one, other in zip(stamp, awaited, strict=True):
+        if type(one) is not type(other) or one != other:
+            return False
+    return True
 
 
 def claims(message: Any, phase: str) -> bool:
     """Whether a message claims to belong to `phase`; nothing else is checked."""
-    return type(message) is Message and _same((message.phase,), (phase,))
+    return type(message) is Message and type(message.phase) is str and message.phase == phase
 
 
 @contextmanager
@@ -337,9 +352,11 @@ def blaming(sender: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, MessageError) as error:
-        raise MisfitError(
-            f"a message of {sender} is refused: {str(error) or type(error).__name__}"
-        ) from error
+        raise _refusal(sender, error) from error
+
+
+def _refusal(sender: str, error: Exception) -> MisfitError:
+    return MisfitError(f"a message of {sender} is refused: {str(error) or type(error).__name__}")
 
 
 @contextmanager
