@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedpriv.engines.base import Engine, Network, Returned, Sent, Session
 from fedpriv.errors import require
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
-from fedpriv.util.collection import rare_collections
+from fedpriv.util.collection import collect_rarely
 from fedpriv.util.work import Work, run_all
 
 SHARED, CHECKED = "shared", "checked"
@@ -61,6 +62,7 @@ class InProcessSession(Session):
         self.specs = dict(specs)
         self.participants: dict[str, Participant] = {}
         self.parties: dict[str, Party] = {}
+        self._collect_as_before = weakref.finalize(self, collect_rarely(len(specs)))
         self.reopen({name: memories.get(name, {}) for name in specs})
 
     def reopen(self, memories: Mapping[str, Memory]) -> None:
@@ -74,10 +76,7 @@ class InProcessSession(Session):
     def exchanging(self, network: Network) -> AbstractContextManager[object]:
         if self.shared is not None:
             self.shared.sealed = network.faithful
-        stack = ExitStack()
-        stack.enter_context(sharing(self.shared))
-        stack.enter_context(rare_collections(len(self.participants)))
-        return stack
+        return sharing(self.shared)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.parties = {
@@ -123,6 +122,7 @@ class InProcessSession(Session):
     def close(self) -> None:
         self.parties.clear()
         self.participants.clear()
+        self._collect_as_before()
 
 
 def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:

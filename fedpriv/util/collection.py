@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 OBJECTS = 100
 """Objects that one party of an exchange makes before it is done."""
@@ -13,21 +12,21 @@ OBJECTS = 100
 _lock = threading.Lock()
 
 
-@contextmanager
-def rare_collections(parties: int) -> Iterator[None]:
-    """Context in which a search for cycles begins after as many new objects as this many parties
-    make. Each search reads all that live: without this, a step of ten thousand parties spends half
-    of its time in searches that find nothing. Memory that no cycle holds is free at once, as ever.
+def collect_rarely(parties: int) -> Callable[[], None]:
+    """Begin a search for cycles only after as many new objects as this many parties make. Returns
+    the function that ends this.
 
-    Only the outermost context of a process counts.
+    Each search reads all that live: a step of ten thousand parties would spend half of its time in
+    searches that find nothing. Memory that no cycle holds is free at once, as ever. Only the first
+    call of a process has an effect, until it ends.
     """
-    first = _lock.acquire(blocking=False)
+    if not _lock.acquire(blocking=False):
+        return lambda: None
     before = gc.get_threshold()
-    try:
-        if first:
-            gc.set_threshold(max(before[0], OBJECTS * parties), *before[1:])
-        yield
-    finally:
-        if first:
-            gc.set_threshold(*before)
-            _lock.release()
+    gc.set_threshold(max(before[0], OBJECTS * parties), *before[1:])
+
+    def end() -> None:
+        gc.set_threshold(*before)
+        _lock.release()
+
+    return end
