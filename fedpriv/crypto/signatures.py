@@ -53,17 +53,16 @@ class VerificationKey:
 
     def verifies(self, signature: bytes, statement: bytes) -> bool:
         """Whether the owner of the signing key has signed the statement in this context."""
-        signed = _bound(self.context, statement)
         shared = one_process()
-        known = b"" if shared is None else digest(self.raw, signature, signed)
+        known = self.raw, self.context, signature, statement
         if shared is not None and known in shared.valid:
             return True
         try:
-            self._public.verify(signature, signed)
+            self._public.verify(signature, _bound(self.context, statement))
         except InvalidSignature:
             return False
         if shared is not None:
-            shared.remember(known)
+            shared.remember(*known)
         return True
 
     @cached_property
@@ -105,7 +104,7 @@ class SigningKey:
         signed = _bound(self.context, statement)
         signature = self._private.sign(signed)
         if (shared := one_process()) is not None:
-            shared.remember(digest(self.verification_key.raw, signature, signed))
+            shared.remember(self.verification_key.raw, self.context, signature, statement)
         return signature
 
     @cached_property

@@ -76,6 +76,7 @@ class InProcessSession(Session):
     def exchanging(self, network: Network) -> AbstractContextManager[object]:
         if self.shared is not None:
             self.shared.sealed = network.faithful
+            self.shared.exchanged.clear()
         return sharing(self.shared)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:

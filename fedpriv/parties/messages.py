@@ -107,8 +107,15 @@ def size_of(message: Any, *, depth: int = 0) -> int:
 def digest_of(message: Any) -> bytes:
     """SHA-256 of encode(message), without copying arrays. Raises MessageError."""
     state = hashlib.sha256()
+    small: list[bytes] = []
     for piece in _pieces(message):
-        state.update(piece if type(piece) is bytes else np.ascontiguousarray(piece).data)
+        if isinstance(piece, bytes):
+            small.append(piece)
+        else:
+            state.update(b"".join(small))
+            small = []
+            state.update(np.ascontiguousarray(piece).data)
+    state.update(b"".join(small))
     return state.digest()
 
 

@@ -7,6 +7,7 @@ A simulation runs all parties in one process. Two kinds of work show nothing new
   encoder, or a receiver that got the message in another way (`parties.post`).
 - A signature that this process has made or verified is valid for the same key, signature and
   statement for ever (`crypto.signatures`).
+- Both parties of a key agreement compute the same secret (`crypto.x25519`).
 
 Parties in processes of their own never do this: outside of `sharing` there is nothing to look up.
 """
@@ -28,17 +29,20 @@ class OneProcess:
 
     sealed: whether messages between them are signed only if somebody reads the signature. The
         network must then hand over what it was given.
-    valid: digests of signatures that are known to be valid, with their keys and statements.
+    valid: signatures that are known to be valid: key, context, signature, statement.
+    exchanged: Diffie-Hellman secrets of this exchange, by both public keys. Only who has one of the
+        private keys looks one up.
     """
 
     sealed: bool = True
-    valid: dict[bytes, None] = field(default_factory=dict)
+    valid: dict[tuple[bytes, bytes, bytes, bytes], None] = field(default_factory=dict)
+    exchanged: dict[frozenset[bytes], bytes] = field(default_factory=dict)
 
-    def remember(self, digest: bytes) -> None:
+    def remember(self, key: bytes, context: bytes, signature: bytes, statement: bytes) -> None:
         """Note a valid signature."""
         if len(self.valid) >= MOST_SIGNATURES:
             self.valid.clear()
-        self.valid[digest] = None
+        self.valid[key, context, signature, statement] = None
 
 
 _CURRENT: ContextVar[OneProcess | None] = ContextVar("_CURRENT", default=None)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
+from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError, MisfitError
@@ -170,10 +171,54 @@ def test_known_signatures_are_bounded_and_shared_by_equal_bytes_only():
         assert not KEYS["bob"].verification_key.verifies(signature, b"yes")
         assert len(shared.valid) == 1  # only valid ones are remembered
         for number in range(MOST_SIGNATURES):
-            shared.remember(number.to_bytes(4, "little"))
+            shared.remember(b"key", b"", b"signature", number.to_bytes(4, "little"))
         assert len(shared.valid) <= MOST_SIGNATURES
     assert one_process() is None
     assert key.verifies(signature, b"yes")
+
+
+def test_a_pair_of_one_process_computes_its_secret_once(monkeypatch):
+    exchanged = []
+
+    class Counting:
+        def __init__(self, key):
+            self.key = key
+
+        def exchange(self, peer):
+            exchanged.append(peer)
+            return self.key.exchange(peer)
+
+    def seeds():
+        ann, bob = PrivateKey.generate(), PrivateKey.generate()
+        publics = ann.public, bob.public
+        for private in (ann, bob):
+            vars(private)["_key"] = Counting(private._key)
+        return [
+            own.derive_shared_seed(peer, purpose)
+            for own, peer in ((ann, publics[1]), (bob, publics[0]))
+            for purpose in (b"mask", b"seal")
+        ]
+
+    mask, seal, mask_of_bob, seal_of_bob = seeds()
+    assert (mask, seal) == (mask_of_bob, seal_of_bob)
+    assert mask != seal
+    assert len(exchanged) == 2  # each of them once, whatever the purpose
+    exchanged.clear()
+    with sharing(OneProcess()):
+        mask, seal, mask_of_bob, seal_of_bob = seeds()
+        assert (mask, seal) == (mask_of_bob, seal_of_bob)
+        assert len(exchanged) == 1
+        seeds()
+        assert len(exchanged) == 2  # other keys, another secret
+    with sharing(OneProcess()), pytest.raises(ValueError, match="shared key"):
+        PrivateKey.generate().derive_shared_seed(PublicKey(bytes(32)), b"mask")
+
+
+def test_secrets_of_one_exchange_are_gone_in_the_next():
+    with InProcess().open({"ann": Seen("ann", [])}, {}) as session:
+        session.shared.exchanged[frozenset((b"one", b"other"))] = b"secret"
+        with session.exchanging(Network()):
+            assert not session.shared.exchanged
 
 
 class Seen(PartySpec, Participant):
