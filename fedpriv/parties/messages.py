@@ -22,6 +22,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,6 +59,9 @@ DTYPES = tuple(
 )
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read: an own one would double the memory of a short array."""
+
+SHORT = 64
+"""Characters of texts whose encoding is kept."""
 
 _COUNT = struct.Struct("<I").pack
 _FLOAT = struct.Struct("<d").pack
@@ -213,9 +217,11 @@ def _require_shape(shape: tuple[int, ...]) -> None:
         raise MessageError(f"an array of shape {shape}")
 
 
-def _text_bytes(text: str) -> bytes:
+@lru_cache(maxsize=1024)
+def _text(text: str) -> bytes:
+    """The encoding of a text; the names of parties come again and again."""
     try:
-        return text.encode()
+        return _sized(b"s", text.encode())
     except UnicodeEncodeError as error:
         raise MessageError(str(error)) from error
 
@@ -225,7 +231,7 @@ _SCALARS: dict[type, Callable[[Any], bytes]] = {
     bool: lambda message: b"T" if message else b"F",
     int: lambda message: _sized(b"i", _int_bytes(message)),
     float: lambda message: b"f" + _FLOAT(message),
-    str: lambda message: _sized(b"s", _text_bytes(message)),
+    str: lambda message: _text(message) if len(message) <= SHORT else _text.__wrapped__(message),
     bytes: lambda message: _sized(b"b", message),
 }
 

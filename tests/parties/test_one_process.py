@@ -15,7 +15,7 @@ from fedpriv.errors import ConfigError, MisfitError
 from fedpriv.parties.messages import decode, digest_of, encode
 from fedpriv.parties.one_process import MOST_SIGNATURES, OneProcess, one_process, sharing
 from fedpriv.parties.party import Participant, PartySpec
-from fedpriv.parties.post import Expected, Message, Post, encoded_size
+from fedpriv.parties.post import Expected, Message, Post, Sizes
 from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Letter, Traffic
@@ -69,7 +69,7 @@ def test_a_message_that_arrives_as_it_was_made_is_never_signed():
 def test_whoever_reads_the_signature_gets_the_one_that_the_sender_would_have_made():
     with sharing(OneProcess()):
         message = sealed()
-        size = encoded_size(message)
+        size = Sizes().of(message)
         assert not is_signed(message)
         assert size == len(encode(message))
     at_once = sealed()
@@ -282,6 +282,21 @@ def test_traffic_is_the_same():
         counted.append(traffic.rows(1, "update"))
     assert counted[0] == counted[1]
     assert counted[0][0]["bytes"] == len(encode(sealed("ann", numbers=(1.0, 1.0, 1.0))))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_sizes_of_messages_that_follow_each_other(shared):
+    content = np.ones(3)
+    with sharing(OneProcess() if shared else None):
+        many = gate("ann").signed("numbers", dict.fromkeys(("server", "bob"), content))
+        other = gate("ann", serial=(300, 1)).signed("numbers", {"server": content})
+        more = gate("bob").signed("numbers", {"server": np.ones(4)})
+        short = replace(many["bob"], signature=b"")
+        array = replace(many["bob"], session=np.zeros(16, np.uint8))
+        messages = [many["bob"], many["server"], *other.values(), *more.values()]
+        messages += [many["bob"], short, array, array, b"no message", many["bob"]]
+        sizes = Sizes()
+        assert [sizes.of(each) for each in messages] == [len(encode(each)) for each in messages]
 
 
 def test_a_kept_letter_can_be_encoded():
