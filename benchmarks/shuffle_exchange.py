@@ -77,11 +77,11 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
     from fedpriv.engines.inprocess import InProcess
     from fedpriv.mechanisms.binomial import Binomial
     from fedpriv.parties.party import Participant, Party, PartySpec
+    from fedpriv.rounds.bounding import bounded
     from fedpriv.rounds.local_job import LocalJob
     from fedpriv.rounds.plan import Federation
     from fedpriv.rounds.query import Broadcast, Query, SetUp
     from fedpriv.rounds.weighting import RecordsInFull
-    from fedpriv.runtime.silo import bounded
     from fedpriv.training.contributions import Contributions, ContributionStats
     from fedpriv.util.streams import Streams
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.planner import Planner
+from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.runtime.silo import bounded
 from fedpriv.training.optimizers import Sgd
 from fedpriv.util.streams import Streams
 

@@ -31,8 +31,9 @@ Trust.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -50,11 +51,12 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Serial, blaming
+from fedpriv.parties.post import Post, Serial, blaming
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
+from fedpriv.util.work import Work
 
 SILENT = "no silo tells the server its share of the noise"
 
@@ -79,10 +81,12 @@ class MaskedSilo(WeightedSilo):
 
     seeds: by peer, 32 bytes each.
     spent: serial of the last query whose masks were used; rounds count from 1.
+    told: digest of the last broadcast.
     """
 
     seeds: dict[str, bytes] = field(init=False)
     spent: Serial = field(init=False)
+    told: bytes = field(init=False, default=b"")
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         yield from super().setup(task, counts)
@@ -97,9 +101,12 @@ class MaskedSilo(WeightedSilo):
                 )
         self.spent = (0, 0)  # new seeds have made no mask yet; the private key is forgotten
 
-    def messages(self, query: Query, job: LocalJob) -> Mail:
+    def note_broadcast(self, post: Post) -> None:
+        self.told = post.told(SERVER)
+
+    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
         self.spend(query.serial)
-        encoded = self.noised_sum(query, job)
+        encoded = yield from self.summed(query, job)
         masked = mask(
             encoded,
             self.name,

@@ -15,7 +15,9 @@ Trust.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,7 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, Total
 from fedpriv.rounds.weighting import Weighting
+from fedpriv.util.work import Work
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,8 @@ class Plain(Aggregation):
 class PlainSilo(WeightedSilo):
     """Sends its noised sum, as integers if the mechanism's noise is discrete."""
 
-    def messages(self, query: Query, job: LocalJob) -> Mail:
-        return {SERVER: self.noised_sum(query, job)}
+    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
+        return {SERVER: (yield from self.summed(query, job))}
 
 
 class PlainServer(WeighingServer):

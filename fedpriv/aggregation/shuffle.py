@@ -21,8 +21,9 @@ Trust.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +50,7 @@ from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.streams import branch
+from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism
@@ -108,8 +110,8 @@ class Shuffle(Aggregation):
 class ShuffledSilo(WeightedSilo):
     """Randomises its units' contributions and counts the ones among their bits."""
 
-    def messages(self, query: Query, job: LocalJob) -> Mail:
-        return {SHUFFLER: self.ones(query, job)}
+    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
+        return {SHUFFLER: self.ones(query, (yield from job.batched()))}
 
     def ones(self, query: Query, job: LocalJob) -> np.ndarray:
         """The number of ones among the silo's bits of each coordinate, (size,) int64."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     encoding_of,
 )
+from fedpriv.aggregation.noised_sum import NoisedSum
 from fedpriv.crypto.x25519 import PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
@@ -34,6 +36,7 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
+from fedpriv.util.work import Work
 
 COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
 """Phases of set-ups."""
@@ -74,14 +77,12 @@ class WeightedSilo(SiloProtocol):
     silos: names of all silos.
     weighting: how units are weighed.
     weights: of this silo's units, (n_units,) float64; known after the set-up.
-    told: digest of the last broadcast.
     """
 
     name: str
     silos: tuple[str, ...]
     weighting: Weighting
     weights: np.ndarray = field(init=False)
-    told: bytes = field(init=False, default=b"")
 
     def setup(self, task: SetUp, counts: np.ndarray) -> Party:
         """Compute the weights, or send the counts and receive the weights. Raises
@@ -101,14 +102,23 @@ class WeightedSilo(SiloProtocol):
         post = query.post(self.name, self.signer)
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
-            self.told = post.heard[SERVER]
-            yield from post.send(
-                MESSAGE, self.messages(query, (yield from respond(broadcast).batched()))
-            )
+            self.note_broadcast(post)
+            yield from post.send(MESSAGE, (yield from self.messages(query, respond(broadcast))))
 
-    def messages(self, query: Query, job: LocalJob) -> Mail:
+    def note_broadcast(self, post: Post) -> None:
+        """Note what this silo needs to know of the broadcast that has arrived."""
+
+    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
         """Contents by receiver, made of a job."""
         raise NotImplementedError
+
+    def summed(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, np.ndarray]:
+        """`noised_sum`, which the engine may compute together with those of other silos."""
+        work = NoisedSum(self, query, job)
+        if work.batch_key is None:
+            return self.noised_sum(query, (yield from job.batched()))
+        result: np.ndarray = yield work
+        return result
 
     def own_weights(self, counts: np.ndarray) -> np.ndarray:
         """The weights of units with these counts, where weights need no counts."""

@@ -9,8 +9,8 @@ DIGEST_BYTES = 32
 
 def digest(*parts: str | bytes | int) -> bytes:
     """A digest of a list of values. Different lists have different inputs: lengths are included."""
-    state = hashlib.sha256()
+    pieces: list[bytes] = []
     for part in parts:
         raw = part if isinstance(part, bytes) else str(part).encode()
-        state.update(len(raw).to_bytes(8, "little") + raw)
-    return state.digest()
+        pieces += len(raw).to_bytes(8, "little"), raw
+    return hashlib.sha256(b"".join(pieces)).digest()

@@ -12,7 +12,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fedpriv.crypto.digest import digest
-from fedpriv.parties.signer import Statement
+from fedpriv.parties.one_process import one_process
+from fedpriv.parties.signer import Signer, Statement
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -21,31 +22,6 @@ _EIGHT = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 LOW_ORDER = frozenset({0, 1, FIELD - 1, _EIGHT, FIELD - _EIGHT})
 """Second coordinates of the points of edwards25519 whose order divides 8. Under such a key, a
 signature that needs no private key is valid for many statements."""
-REMEMBERED = 2**15
-"""Signatures known to be valid that a process remembers."""
-
-
-class _KnownSignatures:
-    """Signatures that this process has made or verified, as digests.
-
-    Whether a signature is valid depends on its bytes alone. In a simulation the signer and all who
-    verify share a process, which therefore computes each signature once. Over Ray, each process
-    verifies what it receives.
-    """
-
-    def __init__(self) -> None:
-        self._digests: dict[bytes, None] = {}
-
-    def add(self, *parts: bytes) -> None:
-        if len(self._digests) >= REMEMBERED:
-            self._digests.clear()
-        self._digests[digest(*parts)] = None
-
-    def __contains__(self, parts: tuple[bytes, ...]) -> bool:
-        return digest(*parts) in self._digests
-
-
-_KNOWN = _KnownSignatures()
 
 
 @dataclass(frozen=True)
@@ -77,15 +53,24 @@ class VerificationKey:
 
     def verifies(self, signature: bytes, statement: bytes) -> bool:
         """Whether the owner of the signing key has signed the statement in this context."""
-        signed = _bound(self.context, statement)
-        if (self.raw, signature, signed) in _KNOWN:
+        shared = one_process()
+        known = self.raw, self.context, signature, statement
+        if shared is not None and known in shared.valid:
             return True
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, signed)
+            self._public.verify(signature, _bound(self.context, statement))
         except InvalidSignature:
             return False
-        _KNOWN.add(self.raw, signature, signed)
+        if shared is not None:
+            shared.remember(*known)
         return True
+
+    @cached_property
+    def _public(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.raw)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"raw": self.raw, "context": self.context}
 
 
 @dataclass(frozen=True)
@@ -118,7 +103,8 @@ class SigningKey:
         """A signature, 64 bytes."""
         signed = _bound(self.context, statement)
         signature = self._private.sign(signed)
-        _KNOWN.add(self.verification_key.raw, signature, signed)
+        if (shared := one_process()) is not None:
+            shared.remember(self.verification_key.raw, self.context, signature, statement)
         return signature
 
     @cached_property
@@ -159,6 +145,10 @@ class Ed25519Signer:
             and type(signature) is bytes
             and known.verifies(signature, digest(*statement))
         )
+
+    def accepts(self, signer: str, other: Signer) -> bool:
+        own = self.registry.get(signer)
+        return type(other) is Ed25519Signer and other.key.verification_key == own
 
 
 def _bound(context: bytes, statement: bytes) -> bytes:

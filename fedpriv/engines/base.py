@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -55,6 +55,12 @@ class Returned:
 class Network:
     """Delivers messages; this one delivers everything in the next step."""
 
+    @property
+    def faithful(self) -> bool:
+        """Whether every message arrives as the object that was sent, or not at all. Parties of one
+        process then need not sign their messages for each other."""
+        return type(self) is Network
+
     def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
         """The letters that arrive after `step`, in which `letters` were sent."""
         return letters
@@ -70,6 +76,11 @@ class Session(AbstractContextManager["Session"], ABC):
 
     network: Callable[[], Network] = Network
     """Creates a network for each exchange."""
+
+    @property
+    def simulated(self) -> str:
+        """What its parties leave out that parties of their own would do: a line; empty: nothing."""
+        return ""
 
     @abstractmethod
     def begin(self, tasks: Mapping[str, Any]) -> None:
@@ -116,7 +127,13 @@ class Session(AbstractContextManager["Session"], ABC):
         """
         present = {name: task for name, task in sorted(tasks.items()) if name not in self.lost}
         self.begin(present)
-        return _deliver(self, self.network(), list(present), traffic)
+        network = self.network()
+        with self.exchanging(network):
+            return _deliver(self, network, list(present), traffic)
+
+    def exchanging(self, network: Network) -> AbstractContextManager[object]:
+        """Context of one exchange over `network`."""
+        return nullcontext()
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.base import Engine, Network, Returned, Sent, Session
+from fedpriv.errors import require
+from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
+from fedpriv.util.collection import collect_rarely
 from fedpriv.util.work import Work, run_all
 
+SHARED, CHECKED = "shared", "checked"
+"""How signatures between parties of one process are treated."""
+UNVERIFIED = (
+    "all parties run in this process, so a message is signed only if somebody reads its signature, "
+    "and a signature is verified once; engine.signatures=checked has each party verify all"
+)
 WAITING_BYTES = 2**28
 """Most memory of results that waiting work may have together."""
 
@@ -17,26 +28,56 @@ WAITING_BYTES = 2**28
 @dataclass(frozen=True)
 class InProcess(Engine):
     """One process. Within a step parties run in the order of their names; no result depends on the
-    order."""
+    order.
+
+    signatures: SHARED: what one party has signed or verified, others of this process do not verify
+        again, and a message is hashed and signed only if somebody reads its signature. CHECKED:
+        each message is hashed and signed, and each signature verified by everybody who gets it, as
+        where parties have processes of their own. Results are the same.
+    """
+
+    signatures: str = SHARED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = " or ".join((SHARED, CHECKED))
+        require(self.signatures in (SHARED, CHECKED), "engine.signatures", self.signatures, allowed)
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        return InProcessSession(specs, memories)
+        session = InProcessSession(specs, memories)
+        session.shared = OneProcess() if self.signatures == SHARED else None
+        return session
 
 
 class InProcessSession(Session):
-    """Parties in this process; none is ever lost."""
+    """Parties in this process; none is ever lost.
+
+    shared: what they need not compute twice; None: everything is computed.
+    """
 
     lost: frozenset[str] = frozenset()
+    shared: OneProcess | None = None
 
     def __init__(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> None:
         self.specs = dict(specs)
         self.participants: dict[str, Participant] = {}
         self.parties: dict[str, Party] = {}
+        self._collect_as_before = weakref.finalize(self, collect_rarely(len(specs)))
         self.reopen({name: memories.get(name, {}) for name in specs})
 
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         for name, memory in memories.items():
             self.participants[name] = self.specs[name].open(memory)
+
+    @property
+    def simulated(self) -> str:
+        return UNVERIFIED if self.shared is not None else ""
+
+    def exchanging(self, network: Network) -> AbstractContextManager[object]:
+        if self.shared is not None:
+            self.shared.sealed = network.faithful
+            self.shared.exchanged.clear()
+        return sharing(self.shared)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.parties = {
@@ -49,7 +90,7 @@ class InProcessSession(Session):
         nbytes = 0
         for name in answers:
             said = resume(self.parties[name], mail[name])
-            if not isinstance(said, Work):
+            if type(said) is Sent or not isinstance(said, Work):
                 answers[name] = said
                 continue
             waiting[name] = said
@@ -69,10 +110,10 @@ class InProcessSession(Session):
             more = {}
             for name in waiting:
                 said = resume(self.parties[name], results.pop())
-                if isinstance(said, Work):
-                    more[name] = said
-                else:
+                if type(said) is Sent or not isinstance(said, Work):
                     answers[name] = said
+                else:
+                    more[name] = said
             waiting = more
         return answers
 
@@ -82,6 +123,7 @@ class InProcessSession(Session):
     def close(self) -> None:
         self.parties.clear()
         self.participants.clear()
+        self._collect_as_before()
 
 
 def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:
@@ -90,7 +132,7 @@ def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:
         said = party.send(given)
     except StopIteration as end:
         return Returned(end.value)
-    return said if isinstance(said, Work) else Sent(said)
+    return said if type(said) is not dict and isinstance(said, Work) else Sent(said)
 
 
 def answer(party: Party, mail: Mail | None) -> Sent | Returned:

@@ -22,6 +22,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,6 +60,9 @@ DTYPES = tuple(
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read: an own one would double the memory of a short array."""
 
+SHORT = 64
+"""Characters of texts whose encoding is kept."""
+
 _COUNT = struct.Struct("<I").pack
 _FLOAT = struct.Struct("<d").pack
 
@@ -93,16 +97,29 @@ def encode(message: Any) -> bytes:
     return b"".join(piece.tobytes() if isinstance(piece, np.ndarray) else piece for piece in pieces)
 
 
-def size_of(message: Any) -> int:
-    """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding."""
-    return _size(_pieces(message))
+def size_of(message: Any, *, depth: int = 0) -> int:
+    """len(encode(message)), without copying arrays. Raises MessageError when it has no encoding.
+
+    depth: containers around the message.
+    """
+    if type(message) is np.ndarray and message.dtype in _CODES and depth <= DEPTH:
+        _require_shape(message.shape)
+        return _limited(3 + 4 * message.ndim + message.nbytes)
+    return _size(_pieces(message, depth))
 
 
 def digest_of(message: Any) -> bytes:
     """SHA-256 of encode(message), without copying arrays. Raises MessageError."""
     state = hashlib.sha256()
+    small: list[bytes] = []
     for piece in _pieces(message):
-        state.update(piece if type(piece) is bytes else np.ascontiguousarray(piece).data)
+        if isinstance(piece, bytes):
+            small.append(piece)
+        else:
+            state.update(b"".join(small))
+            small = []
+            state.update(np.ascontiguousarray(piece).data)
+    state.update(b"".join(small))
     return state.digest()
 
 
@@ -122,14 +139,19 @@ Pieces = list[bytes | np.ndarray]
 bytes."""
 
 
-def _pieces(message: Any) -> Pieces:
+def _pieces(message: Any, depth: int = 0) -> Pieces:
     pieces: Pieces = []
-    _write(message, 0, pieces)
+    _write(message, depth, pieces)
     return pieces
 
 
 def _size(pieces: Pieces) -> int:
-    size = sum(piece.nbytes if isinstance(piece, np.ndarray) else len(piece) for piece in pieces)
+    return _limited(
+        sum(piece.nbytes if isinstance(piece, np.ndarray) else len(piece) for piece in pieces)
+    )
+
+
+def _limited(size: int) -> int:
     if size > LIMIT:
         raise MessageError(f"a message of more than {LIMIT} bytes")
     return size
@@ -195,9 +217,11 @@ def _require_shape(shape: tuple[int, ...]) -> None:
         raise MessageError(f"an array of shape {shape}")
 
 
-def _text_bytes(text: str) -> bytes:
+@lru_cache(maxsize=1024)
+def _text(text: str) -> bytes:
+    """The encoding of a text; the names of parties come again and again."""
     try:
-        return text.encode()
+        return _sized(b"s", text.encode())
     except UnicodeEncodeError as error:
         raise MessageError(str(error)) from error
 
@@ -207,7 +231,7 @@ _SCALARS: dict[type, Callable[[Any], bytes]] = {
     bool: lambda message: b"T" if message else b"F",
     int: lambda message: _sized(b"i", _int_bytes(message)),
     float: lambda message: b"f" + _FLOAT(message),
-    str: lambda message: _sized(b"s", _text_bytes(message)),
+    str: lambda message: _text(message) if len(message) <= SHORT else _text.__wrapped__(message),
     bytes: lambda message: _sized(b"b", message),
 }
 

@@ -15,9 +15,11 @@ fedpriv.parties.schema.SchemaError: a number outside 0 to 9
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,8 @@ def _require(holds: bool, problem: str) -> None:
 
 def _require_type(message: Any, expected: type, name: str) -> None:
     """Subclasses do not count: their methods could be anything."""
-    _require(type(message) is expected, f"{type(message).__name__} instead of {name}")
+    if type(message) is not expected:
+        raise SchemaError(f"{type(message).__name__} instead of {name}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Raw(Schema):
 
     def check(self, message: Any) -> None:
         _require_type(message, bytes, "bytes")
-        _require(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
+        if len(message) != self.size:
+            raise SchemaError(f"{len(message)} bytes instead of {self.size}")
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,12 @@ class Number(Schema):
     """A finite number."""
 
     def check(self, message: Any) -> None:
-        if not isinstance(message, np.number) and type(message) not in (int, float):
+        if type(message) is int:
+            return
+        if type(message) is not float and not isinstance(message, np.number):
             raise SchemaError(f"{type(message).__name__} instead of a number")
-        finite = type(message) is int or bool(np.isfinite(message))
+        plain = type(message) is float
+        finite = math.isfinite(message) if plain else bool(np.isfinite(message))
         _require(finite, "a number that is not finite")
 
 
@@ -90,10 +97,11 @@ class Array(Schema):
             raise SchemaError(f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
         fits = len(message.shape) == len(self.shape)
         fits = fits and all(want in (None, has) for want, has in zip(self.shape, message.shape))
-        _require(fits, f"an array of shape {message.shape} instead of {self.shape}")
+        if not fits:
+            raise SchemaError(f"an array of shape {message.shape} instead of {self.shape}")
         for bound, inside in ((self.low, np.greater_equal), (self.high, np.less_equal)):
-            within = bound is None or bool(inside(message, bound).all())
-            _require(within, f"a number outside {self.low} to {self.high}")
+            if bound is not None and not inside(message, bound).all():
+                raise SchemaError(f"a number outside {self.low} to {self.high}")
         finite = not self.finite or bool(np.isfinite(message).all())
         _require(finite, "a number that is not finite")
 
@@ -200,8 +208,13 @@ class Instance(Schema):
 
     def check(self, message: Any) -> None:
         _require_type(message, self.cls, f"a {self.cls.__name__}")
-        for field in fields(self.cls):
-            _check_part(field.name, self.schemas[field.name], getattr(message, field.name))
+        for name in _names_of_fields(self.cls):
+            _check_part(name, self.schemas[name], getattr(message, name))
+
+
+@cache
+def _names_of_fields(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))
 
 
 def _check_items(schemas: tuple[Schema, ...], message: Collection[Any]) -> None:

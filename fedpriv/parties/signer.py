@@ -23,6 +23,9 @@ class Signer(Protocol):
     def verifies(self, signer: str, signature: Any, statement: Statement) -> bool:
         """Whether `signature`, which may be anything, is `signer`'s for this statement."""
 
+    def accepts(self, signer: str, other: Signer) -> bool:
+        """Whether `verifies` would accept what `other` signs as `signer`'s."""
+
 
 class Checksum:
     """Replaces signatures where nobody has a key: SHA-256 of the statement. It finds accidental
@@ -35,6 +38,9 @@ class Checksum:
 
     def verifies(self, signer: str, signature: Any, statement: Statement) -> bool:
         return type(signature) is bytes and signature == digest_of(statement)
+
+    def accepts(self, signer: str, other: Signer) -> bool:
+        return type(other) is Checksum
 
 
 CHECKSUM = Checksum()

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpriv.rounds.query import PendingState
 from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.description import Training
 from fedpriv.util.work import Work, run_work
 
 Step = Work[Any] | Contributions
 """A step of a silo's computation."""
 Computation = Generator[Step, Any, None]
 """A computation of contributions. It may also yield work, and is then sent the work's result."""
+
+
+class Described(NamedTuple):
+    """What some steps compute.
+
+    steps: the steps.
+    training: whose contributions they are.
+    """
+
+    steps: Iterator[Step]
+    training: Training
 
 
 @dataclass(eq=False)
@@ -46,6 +58,7 @@ class LocalJob:
     row: turns the weighted sum of the contributions (size,) into what the message contains before
         the noise. The framework sets it where messages repeat the sums of earlier rounds. None:
         the message contains the sum itself.
+    described: the training that `steps` compute, and nothing else; None: only `steps` know.
     """
 
     steps: Iterator[Step]
@@ -54,6 +67,14 @@ class LocalJob:
     pending: PendingState | None = None
     stats: ContributionStats = field(default_factory=ContributionStats)
     row: Callable[[np.ndarray], np.ndarray] | None = None
+    described: Described | None = None
+
+    @property
+    def training(self) -> Training | None:
+        """The training that makes the contributions; None where its result is changed, or where an
+        algorithm computes them."""
+        known = self.described
+        return known.training if known is not None and known.steps is self.steps else None
 
     @property
     def contributions(self) -> Iterator[Contributions]:

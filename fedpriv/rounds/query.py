@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,7 +135,7 @@ class Query:
         """Party `name`'s gate."""
         return Post(name, self.session, self.serial, signer=signer)
 
-    @property
+    @cached_property
     def broadcast_schema(self) -> Schema:
         """The schema of the broadcast to a silo."""
         vectors = {name: Array(np.float64, shape, finite=True) for name, shape in self.down}
@@ -202,7 +203,11 @@ class Query:
 
     def silo_query(self) -> Query:
         """The query as silos see it beforehand. If silos may know the sample, the broadcast
-        contains it."""
+        contains it. The silos of one process share it."""
+        return self._silo_query
+
+    @cached_property
+    def _silo_query(self) -> Query:
         return replace(self, sampled=None, events=())
 
 

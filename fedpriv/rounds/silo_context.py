@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Computation, LocalJob
+from fedpriv.rounds.local_job import Computation, Described, LocalJob
 from fedpriv.rounds.query import PendingState, Query, SiloState
 from fedpriv.training.description import Execution, Training
 
@@ -45,7 +46,7 @@ class Silo:
     execution: Execution = Execution()
     contributors: Contributors = field(default_factory=Silos)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the silo as a party."""
         return silo_name(self.index)
@@ -76,7 +77,8 @@ class Silo:
                 f"{self.name} would train on all of its records, and the algorithm declares "
                 f"{type(self.contributors).__name__}: declare Silos"
             )
-        return LocalJob(self._steps(query, training), pending=pending)
+        steps = self._steps(query, training)
+        return LocalJob(steps, pending=pending, described=Described(steps, training))
 
     def train_users(self, query: Query, start: np.ndarray) -> LocalJob:
         """The job in which each sampled user trains from `start` (d,) by the query's recipe, if its
@@ -106,8 +108,13 @@ class Silo:
                 streams=self.streams,
                 round=query.round,
                 party=self.name,
-                prefix=query.name if query.place else "",
+                prefix=stream_prefix(query),
                 execution=self.execution,
             )
         ):
             yield replace(block, units=np.array([self.index])) if training.pooled else block
+
+
+def stream_prefix(query: Query) -> str:
+    """What the names of a query's streams of training begin with."""
+    return query.name if query.place else ""

@@ -102,7 +102,17 @@ class RunSettings:
         if not 0 <= task.place < len(queries) or repeats or not 0 <= task.repeats < 2**20:
             raise RefusedError(f"{party} refuses query {task.place} of round {task.round}")
         query = self.rehearsed.get((task.round, task.place), queries[task.place])
-        return replace(self.addressed(query, present), session=session, repeats=task.repeats)
+        return self._named(query, present, session, task.repeats)
+
+    def _named(self, query: Query, present: tuple[str, ...], session: bytes, repeats: int) -> Query:
+        """The addressed query of a session. The parties of one process share the last one."""
+        last, *about = self._last.get("named", (None,))
+        if last is not query or about[0] is not present or about[1:3] != [session, repeats]:
+            named = replace(self.addressed(query, present), session=session, repeats=repeats)
+            about = [present, session, repeats, named]
+            self._last["named"] = query, *about
+        found: Query = about[3]
+        return found
 
     def addressed(self, query: Query, present: tuple[str, ...]) -> Query:
         """The query for the silos that are present, with the schemas of its messages."""

@@ -24,8 +24,11 @@ from fedpriv.models.network import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
 from fedpriv.parties.schema import Array, Maybe
-from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance, changed
-from fedpriv.rounds.mixing import RAW, Past, row
+from fedpriv.rounds.bounding import bounded
+from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance
+from fedpriv.rounds.mixing import RAW, Past
+from fedpriv.rounds.mixing import row as mixed_row
+from fedpriv.rounds.one_row import OneRowJob, one_row
 from fedpriv.rounds.query import (
     SUMMED,
     Broadcast,
@@ -42,14 +45,12 @@ from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.runtime.sum_membership import SumMembership
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
-    import torch
-
     from fedpriv.data.silo import SiloData
     from fedpriv.models.tasks import Task
 
@@ -260,7 +261,19 @@ class _Work:
         self.stats = job.stats
         federation = participant.silo.plan.federation
         bounds = participant.algo.contributors.bounds(federation, query.round)
-        self.steps = self._timed(bounded(job.steps, query, self.stats, bounds))
+        steps = self._timed(bounded(job.steps, query, self.stats, bounds))
+        row = one_row(
+            job,
+            participant.silo,
+            query,
+            stats=self.stats,
+            bounds=bounds,
+            draw=lambda: self._noise(job, query)[0],
+            spent=lambda seconds: self.watch.add("local_training", seconds),
+        )
+        if row is not None:
+            return OneRowJob(steps, one_row=row)  # no silo state waits for it: `finish` has nothing
+        self.steps = steps
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
         return LocalJob(self.steps, noise, secret, row=self._row if self.mixes else None)
@@ -268,7 +281,7 @@ class _Work:
     def _row(self, own: np.ndarray) -> np.ndarray:
         """What the message contains before the noise, of this round's weighted sum."""
         past = Past.read(self.participant.raw, RAW + self.query.name)
-        mixed, self.past = row(self.query, past, own)
+        mixed, self.past = mixed_row(self.query, past, own)
         return mixed
 
     def finish(self) -> None:
@@ -314,71 +327,3 @@ class _Work:
             SECRET_BYTES
         )
         return removable.share(rng, secret), secret
-
-
-def bounded(
-    steps: Iterator[Step],
-    query: Query,
-    stats: ContributionStats,
-    bounds: np.ndarray | None = None,
-) -> Iterator[Step]:
-    """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
-    bound, contributions stay as they are. Users outside of the query's sample are left out.
-
-    bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
-
-    A unit whose contribution contains NaN or infinity contributes nothing, so that it cannot
-    destroy the sum; `stats.nonfinite` counts it. Dropping it depends on this unit alone, so the
-    sensitivity does not change. Raises ValueError for a unit that contributes twice, since it would
-    move the sum by twice the bound.
-    """
-    known: set[int] = set()
-
-    def bound(block: Contributions) -> Contributions | None:
-        count = len(known)
-        known.update(block.units.tolist())
-        if len(known) < count + len(block.vectors):
-            raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
-        if query.sampled is not None:
-            block = _sampled(block, query.sampled)
-            if not len(block.units):
-                return None
-        if bounds is not None and not bounds[block.units].all():
-            block = _sampled(block, bounds > 0)  # a bound of 0 is that of a user who takes no part
-        own = None if bounds is None else bounds[block.units]
-        vectors, lengths = _bounded_rows(block, query, own)
-        finite = np.isfinite(lengths)
-        units = block.units[finite]
-        if not finite.all():
-            vectors = vectors[finite]
-        stats.units += len(lengths)
-        stats.nonfinite += len(lengths) - len(units)
-        limit = query.mechanism.clip if own is None else query.mechanism.clip * own[finite]
-        stats.norm_sum += float(lengths[finite].sum())
-        stats.clipped += int((lengths[finite] > limit).sum())
-        return Contributions(units, vectors)
-
-    return changed(steps, bound) if query.enforced else steps
-
-
-def _bounded_rows(
-    block: Contributions, query: Query, own: np.ndarray | None
-) -> tuple[torch.Tensor, np.ndarray]:
-    """The block's vectors (k, size) within their bounds, float64, and their norms (k,) before.
-
-    own: (k,) each unit's bound, relative to that of the mechanism; None: 1 for all.
-    """
-    if own is None:
-        vectors, norms = query.mechanism.bound(block.vectors)
-        return vectors, norms.cpu().numpy()  # one copy: each question would stall the device
-    import torch
-
-    scale = torch.from_numpy(own).to(block.vectors.device)
-    vectors, norms = query.mechanism.bound(block.vectors.double() / scale[:, None])
-    return vectors.mul_(scale[:, None]), (norms * scale).cpu().numpy()
-
-
-def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:
-    """The contributions of sampled users."""
-    here = sampled[block.units]
-    return block if here.all() else Contributions(block.units[here], block.vectors[here])

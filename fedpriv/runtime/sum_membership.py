@@ -36,7 +36,7 @@ class SumMembership:
             except StopIteration as end:
                 return end.value
             given = yield said
-            if not isinstance(said, Work):
+            if type(said) is dict or not isinstance(said, Work):
                 given = self._without(given)
 
     def summed(self) -> Generator[Mail, Mail, tuple[str, ...]]:
@@ -52,6 +52,8 @@ class SumMembership:
         """The mail without the announcement. The party itself ignores an announcement from another
         round."""
         ours = {name: said for name, said in mail.items() if claims(said, SUMMED)}
+        if not ours:
+            return mail
         heard = self.post.accept(ours, self.expected)
         self._learn(heard)
         return {name: said for name, said in mail.items() if name not in heard}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,5 +54,9 @@ class ContributionStats:
         return None
 
     def __add__(self, other: ContributionStats) -> ContributionStats:
-        pairs = zip(astuple(self), astuple(other))
-        return ContributionStats(*(own + more for own, more in pairs))
+        return ContributionStats(
+            self.units + other.units,
+            self.nonfinite + other.nonfinite,
+            self.clipped + other.clipped,
+            self.norm_sum + other.norm_sum,
+        )

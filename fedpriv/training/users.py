@@ -65,7 +65,7 @@ def silo_training(
         if training.users is None
         else np.asarray(training.users, dtype=np.int64)
     )
-    problem = _problem(training, model, data, task=task, execution=execution)
+    problem = local_problem(training, model, data, task=task, execution=execution)
     if not len(chosen):
         nobody = TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64))
         return SiloTraining(training, problem, nobody, [])
@@ -84,15 +84,23 @@ def _users(
     """All users of the silo, with their keys of batches and dropout."""
     size = recipe.batch_size or int(data.counts.max())
     orders = None
+    batches, drops = names_of_streams(prefix)
     if data.counts.max() > size:
-        orders = streams.unit_keys(f"{prefix} batches".lstrip(), round, party, data.users)
-    dropout = streams.unit_keys(f"{prefix} dropout".lstrip(), round, party, data.users)
+        orders = streams.unit_keys(batches, round, party, data.users)
+    dropout = streams.unit_keys(drops, round, party, data.users)
     return TrainingUsers(data, np.arange(len(data.counts)), size, orders, dropout)
 
 
-def _problem(
+def names_of_streams(prefix: str) -> tuple[str, str]:
+    """Purposes of the keys of batches and of dropout."""
+    return f"{prefix} batches".lstrip(), f"{prefix} dropout".lstrip()
+
+
+def local_problem(
     training: Training, model: nn.Module, data: SiloData, *, task: Task, execution: Execution
 ) -> LocalProblem:
+    """What the users of a training share."""
+
     def on_device(vector: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(vector).to(data.x.device, torch.float32)
 

@@ -78,6 +78,19 @@ class Streams:
         high = np.uint64(base >> 64)
         return mix64(mix64(units.astype(np.uint64) + low) + high)
 
+    def first_keys(
+        self, purpose: str, round: int, parties: Iterable[str], units: np.ndarray
+    ) -> np.ndarray:
+        """(k,) uint64: for each of k parties the key that `unit_keys` gives its one unit.
+
+        units: (k,) int64, one a party.
+        """
+        own = (self._digest(purpose, round, party) for party in parties)
+        bases = np.frombuffer(
+            os.urandom(16 * len(units)) if self.system else b"".join(own), dtype="<u8"
+        ).reshape(len(units), 2)
+        return mix64(mix64(units.astype(np.uint64) + bases[:, 0]) + bases[:, 1])
+
     def unit_coins(
         self, purpose: str, round: int, party: str, units: np.ndarray
     ) -> Callable[[int], np.ndarray]:

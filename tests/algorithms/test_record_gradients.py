@@ -28,9 +28,9 @@ from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.runtime.silo import bounded
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.training.contributions import ContributionStats
 

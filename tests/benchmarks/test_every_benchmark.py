@@ -13,6 +13,7 @@ from benchmarks import (
     batched_silos,
     clipped_gradients,
     local_training,
+    one_process,
     own_networks,
     private_weighting,
     secure_aggregation,
@@ -34,6 +35,7 @@ TINY = {
         "CASES": [local_training.Case("creditcard", 10, 1, 5, 1)],
     },
     "noise_sampling": {**ONE_TURN, "SIZE": 1000},
+    "one_process": {**ONE_TURN, "CASES": [one_process.Case(5, ("aggregation=masked",), 60.0)]},
     "own_networks": {
         **ONE_TURN,
         "USERS": {"images": 1, "features": 2},

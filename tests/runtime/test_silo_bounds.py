@@ -11,11 +11,12 @@ import torch
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.runtime.silo import _Work, bounded
+from fedpriv.runtime.silo import _Work
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Recipe, Training
 from fedpriv.util.streams import Streams

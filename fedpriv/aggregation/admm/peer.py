@@ -25,7 +25,6 @@ from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial
 from fedpriv.parties.schema import Array, Raw, Schema, Series
-from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import bounded_weights
 
@@ -105,7 +104,7 @@ class AdmmPeer(WeightedSilo):
                 f"{self.name} has taken part in round {query.round}, query {query.place} already"
             )
         self.spent = query.serial
-        vector = self._vector((yield from respond(Broadcast({})).batched()), query)
+        vector = self._vector((yield from self.summed(query, respond(Broadcast({})))), query)
         self._begin(vector)
         streams = query.streams.secret(query.stream("dual variable"), query.round, self.name)
         dual = streams.random(query.size)
@@ -119,8 +118,7 @@ class AdmmPeer(WeightedSilo):
         self.under_way, self.done = None, self.under_way
         return Total(len(query.invited) * z, peers)
 
-    def _vector(self, job: LocalJob, query: Query) -> np.ndarray:
-        noised = self.noised_sum(query, job)
+    def _vector(self, noised: np.ndarray, query: Query) -> np.ndarray:
         # Noise that protects somebody consists of whole grid steps. The sum of both is a float64
         # without another rounding.
         return noised if query.encoding is None else encoding_of(query, FixedPoint).decode(noised)

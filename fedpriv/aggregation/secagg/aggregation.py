@@ -61,6 +61,8 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Any
 
+import numpy as np
+
 from fedpriv.aggregation.base import (
     SERVER,
     CohortSize,
@@ -316,7 +318,12 @@ class SecAggSilo(WeightedSilo):
         if broadcast is None:
             return
         job = respond(broadcast)
-        terms = self.aggregation.terms(query, post.heard[SERVER])
+        made: list[np.ndarray] = []
+
+        def trained() -> Party:
+            made.append((yield from self.summed(query, job)))
+
+        terms = self.aggregation.terms(query, post.told(SERVER))
         member = self._member(
             query,
             job,
@@ -324,8 +331,8 @@ class SecAggSilo(WeightedSilo):
             terms=terms,
             signer=self.signer,
             # Called late: the result would wait in memory.
-            trained=job.batched,
-            vector=lambda: self.noised_sum(query, job),
+            trained=trained,
+            vector=made.pop,
             invited=invited_silos(query),
         )
         yield from member.run()

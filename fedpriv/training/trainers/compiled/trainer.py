@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -77,6 +78,21 @@ class UsersSpec(ctypes.Structure):
     )
 
 
+class Owner(NamedTuple):
+    """A silo that one user trains in.
+
+    data: the silo's records.
+    position: of the user in `data.users`; None: the user owns all records.
+    size: records of a batch.
+    most: records of the user.
+    """
+
+    data: SiloData
+    position: int | None
+    size: int
+    most: int
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """What the blocks of a silo's users share.
@@ -97,6 +113,22 @@ class Prepared:
     def serves(self, users: TrainingUsers) -> bool:
         same = users.data is self.data and users.size == self.problem.batch
         return same and int(users.counts[0]) <= self.problem.most
+
+
+@dataclass(frozen=True, eq=False)
+class Addresses:
+    """Where a silo's records lie.
+
+    arrays: features, labels and starts.
+    addresses: of them.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    addresses: tuple[int, ...]
+
+    @staticmethod
+    def of(*arrays: np.ndarray) -> Addresses:
+        return Addresses(arrays, tuple(array.ctypes.data for array in arrays))
 
 
 class Compiled(BlockTrainer):
@@ -143,12 +175,52 @@ class Compiled(BlockTrainer):
         self._train(users, self.prepared, deltas)
         return torch.from_numpy(deltas), {}
 
-    def _prepare(self, users: TrainingUsers) -> Prepared:
-        """Raises IndexError for a class or a word that the network does not have: C++ would write
-        or read beside its arrays."""
-        data = users.data
-        recipe = self.problem.recipe
-        most = int(users.counts[0])
+    def run_owners(
+        self, owners: Sequence[Owner], orders: np.ndarray, dropout: np.ndarray, deltas: np.ndarray
+    ) -> None:
+        """Train one user in each of several silos, with the bits of `run`, and write the deltas.
+
+        orders: (k,) uint64, as in `TrainingUsers`; unused for a user whose records fit one batch.
+        dropout: (k,) uint64.
+        deltas: (k, d) float32.
+        """
+        k = len(owners)
+        records = [self._addresses(owner.data, owner.position is None) for owner in owners]
+        positions = np.array([owner.position or 0 for owner in owners], dtype=np.int64)
+        taken = np.zeros(k, dtype=np.int64)
+        users = np.empty((k, ctypes.sizeof(UsersSpec) // 8), dtype=np.int64)
+        users[:, :3] = [known.addresses for known in records]
+        for column, array in ((3, positions), (4, orders), (5, dropout), (7, deltas), (8, taken)):
+            users[:, column] = array.ctypes.data + array.strides[0] * np.arange(k)
+        users[:, 6] = 1
+        specs: dict[tuple[int, int], tuple[int, int]] = {}
+        alive = []
+        start = users.ctypes.data
+        width = users.strides[0]
+        for number, owner in enumerate(owners):
+            key = owner.size, owner.most
+            if key not in specs:
+                problem, workspace, arrays = self._problem_spec(*key)
+                memory = np.empty(workspace, dtype=np.uint8)
+                aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
+                alive.append((problem, arrays, memory))
+                specs[key] = ctypes.addressof(problem), aligned
+            spec, room = specs[key]
+            self.loaded.train(spec, start + width * number, room)
+
+    def _addresses(self, data: SiloData, pooled: bool) -> Addresses:
+        """Of the silo's records, checked; kept with the records, since they never change."""
+        known: dict[Any, Addresses] = vars(data).setdefault("_compiled", {})
+        key = pooled, self.labels, self.outputs, self.words
+        if key not in known:
+            x, y = self._checked(data)
+            starts = np.array([0, len(x)]) if pooled else data.starts
+            known[key] = Addresses.of(x, y, np.ascontiguousarray(starts, dtype=np.int64))
+        return known[key]
+
+    def _checked(self, data: SiloData) -> tuple[np.ndarray, np.ndarray]:
+        """Features and labels for C++. Raises IndexError for a class or a word that the network
+        does not have: C++ would write or read beside its arrays."""
         x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
         if self.words and len(x) and not 0 <= int(x.min()) <= int(x.max()) < self.words:
             raise IndexError(f"words from {x.min()} to {x.max()} for a network of {self.words}")
@@ -158,9 +230,24 @@ class Compiled(BlockTrainer):
         if classes and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
             labels = f"labels from {y.min()} to {y.max()}"
             raise IndexError(f"{labels} for a network of {self.outputs} outputs")
-        starts = np.ascontiguousarray(data.starts, dtype=np.int64)
+        return x, y
+
+    def _prepare(self, users: TrainingUsers) -> Prepared:
+        """Raises IndexError as `_checked` does."""
+        x, y = self._checked(users.data)
+        starts = np.ascontiguousarray(users.data.starts, dtype=np.int64)
+        problem, workspace, names = self._problem_spec(users.size, int(users.counts[0]))
+        everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
+        return Prepared(users.data, problem, everyone, workspace, (x, y, starts, *names))
+
+    def _problem_spec(
+        self, size: int, most: int
+    ) -> tuple[ProblemSpec, int, tuple[np.ndarray, ...]]:
+        """What users have in common whose batches have `size` records, and who have at most `most`;
+        bytes that a thread needs; and the arrays that the addresses point to."""
+        recipe = self.problem.recipe
         dropping = [layer for layer in self.layers if layer.schema == DROPOUT]
-        places = -(-most // users.size)
+        places = -(-most // size)
         halves = [bool(layer.flag) for layer in dropping]
         shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
         words = -(-len(dropping) // 32)
@@ -173,7 +260,7 @@ class Compiled(BlockTrainer):
             outputs=self.outputs,
             loss=self.loss,
             epochs=recipe.epochs,
-            batch=users.size,
+            batch=size,
             rows=min(self.rows, most),
             most=most,
             lr=recipe.lr,
@@ -185,8 +272,7 @@ class Compiled(BlockTrainer):
             ),
         )
         workspace = self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE
-        everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
-        return Prepared(data, problem, everyone, workspace, (x, y, starts, shared, own))
+        return problem, workspace, (shared, own)
 
     def _train(self, users: TrainingUsers, prepared: Prepared, deltas: np.ndarray) -> None:
         """Train `users` and write their deltas to (k, d). Releases Python's global lock."""

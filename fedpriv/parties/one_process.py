@@ -1,0 +1,63 @@
+"""What parties of one process need not compute twice.
+
+A simulation runs all parties in one process. Two kinds of work show nothing new there:
+
+- A message that reaches its receiver as the very object that its sender made was not changed on
+  its way. Its content is hashed and signed only if somebody reads the signature: a recorder, an
+  encoder, or a receiver that got the message in another way (`parties.post`).
+- A signature that this process has made or verified is valid for the same key, signature and
+  statement for ever (`crypto.signatures`).
+- Both parties of a key agreement compute the same secret (`crypto.x25519`).
+
+Parties in processes of their own never do this: outside of `sharing` there is nothing to look up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+MOST_SIGNATURES = 2**15
+"""Valid signatures that are remembered."""
+
+
+@dataclass(eq=False)
+class OneProcess:
+    """What the parties of one session share.
+
+    sealed: whether messages between them are signed only if somebody reads the signature. The
+        network must then hand over what it was given.
+    valid: signatures that are known to be valid: key, context, signature, statement.
+    exchanged: Diffie-Hellman secrets of this exchange, by both public keys. Only who has one of the
+        private keys looks one up.
+    """
+
+    sealed: bool = True
+    valid: dict[tuple[bytes, bytes, bytes, bytes], None] = field(default_factory=dict)
+    exchanged: dict[frozenset[bytes], bytes] = field(default_factory=dict)
+
+    def remember(self, key: bytes, context: bytes, signature: bytes, statement: bytes) -> None:
+        """Note a valid signature."""
+        if len(self.valid) >= MOST_SIGNATURES:
+            self.valid.clear()
+        self.valid[key, context, signature, statement] = None
+
+
+_CURRENT: ContextVar[OneProcess | None] = ContextVar("_CURRENT", default=None)
+
+
+def one_process() -> OneProcess | None:
+    """What the party that runs now shares with all others; None: it has a process of its own."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def sharing(what: OneProcess | None) -> Iterator[None]:
+    """Context in which all parties run in this process; None: as if they did not."""
+    token = _CURRENT.set(what)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
