@@ -221,7 +221,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, a new tensor (users, d)."""
-        return self.layout.vectors(state.parameters) - self.problem.start
+        return self.layout.changes(state.parameters, self.starts)
 
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
