@@ -21,6 +21,7 @@ import fedpriv
 from fedpriv.errors import FedprivError, complain
 from fedpriv.settings.help import help_text, near
 from fedpriv.settings.hints import refuse_lone_word
+from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
     "run": "fedpriv.commands:run",
@@ -106,7 +107,9 @@ def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
         if any(word.startswith("query=") for word in args):
             _complete_commands()
         target = "fedpriv.commands:start_hydra"
-    command: Callable[[list[str]], None] = resolve_name(target)
+    import_events_alone()
+    with garbage_kept():
+        command: Callable[[list[str]], None] = resolve_name(target)
     return command, args
 
 

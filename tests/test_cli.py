@@ -63,6 +63,21 @@ def test_help_and_accounting_never_load_torch(tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+def test_a_plain_gaussian_needs_no_statistics_of_scipy(tmp_path):
+    program = (
+        "import sys; sys.argv = ['fedpriv']\n"
+        "from fedpriv.cli import main\n"
+        "main(['epsilon', 'rounds=100'])\n"
+        "late = {'scipy.stats', 'scipy.signal', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "assert not late, late"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "released model" in done.stdout
+
+
 def test_cfg_job_prints_what_a_user_can_set(tmp_path):
     done = run("data=creditcard", "--cfg", "job", cwd=tmp_path)
     for line in ("rounds: 100", "noise_multiplier: 5.0", "delta: 1.0e-05", "n_silos: 5"):

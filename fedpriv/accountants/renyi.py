@@ -87,6 +87,8 @@ def event_curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np
     """
     import dp_accounting as dp
 
+    if isinstance(event, dp.GaussianDpEvent) and event.noise_multiplier**2 > 0:
+        return np.array(orders) / (2 * event.noise_multiplier**2)  # the library's bits
     if isinstance(event, dp.PoissonSampledDpEvent) and adjacency == ADD_REMOVE:
         q = event.sampling_probability
         inner = event.event

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,11 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
+from fedpriv.util.pieces import pieces
 from fedpriv.util.work import Work
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COUNTS, WEIGHTS, KEY, KEYS = "counts", "weights", "key", "keys"
 """Phases of set-ups."""
@@ -128,12 +132,9 @@ class WeightedSilo(SiloProtocol):
     def weighted_sum(self, job: LocalJob) -> np.ndarray:
         """The silo's contributions times their weights, without noise, and earlier sums where the
         job repeats them: (size,) float64."""
-        import torch
-
         signal = np.zeros(len(job.noise))
         for block in job.contributions:
-            weights = torch.from_numpy(self.weights[block.units]).to(block.vectors.device)
-            signal += (weights @ block.vectors).cpu().numpy()
+            _add_weighted(signal, self.weights[block.units], block.vectors)
         return signal if job.row is None else job.row(signal)
 
     def noised_sum(self, query: Query, job: LocalJob) -> np.ndarray:
@@ -143,8 +144,25 @@ class WeightedSilo(SiloProtocol):
         signal = self.weighted_sum(job)
         if encoding is not None:
             return encoding.encode(signal, self.name, job.noise)
-        noised: np.ndarray = signal + job.noise
+        if job.row is None:
+            signal += job.noise  # in place: new memory costs more than the sum
+            return signal
+        noised: np.ndarray = signal + job.noise  # the row may be remembered
         return noised
+
+
+def _add_weighted(signal: np.ndarray, weights: np.ndarray, vectors: Tensor) -> None:
+    """Add weights (k,) float64 times vectors (k, d) float64 to signal (d,), in place."""
+    import torch
+
+    own = torch.from_numpy(weights).to(vectors.device)
+    if len(vectors) > 1 or vectors.device.type != "cpu":
+        signal += (own @ vectors).cpu().numpy()
+        return
+    for row, weight in zip(vectors, weights.tolist()):
+        numbers = row.numpy()
+        for piece in pieces(len(signal)):
+            signal[piece] += weight * numbers[piece]
 
 
 @dataclass

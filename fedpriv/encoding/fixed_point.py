@@ -28,6 +28,7 @@ import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS, Encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError, require
+from fedpriv.util.pieces import pieces
 
 SIGNED: dict[int, type[np.signedinteger]] = {32: np.int32, 64: np.int64}
 RING: dict[int, type[np.unsignedinteger]] = {32: np.uint32, 64: np.uint64}
@@ -137,6 +138,14 @@ class FixedPoint(Encoding):
 
         Raises OutOfRangeError that names `owner`.
         """
+        encoded = np.empty(signal.shape, self.dtype)
+        for piece in pieces(len(signal)):
+            own = None if noise is None else noise[piece]
+            encoded[piece] = self._encoded(signal[piece], owner, own)
+        return encoded
+
+    def _encoded(self, signal: np.ndarray, owner: str, noise: np.ndarray | None) -> np.ndarray:
+        """The same for a piece."""
         whole = signal if noise is None else signal + noise
         smallest = whole.min(initial=0.0)
         largest = whole.max(initial=0.0)
@@ -180,6 +189,5 @@ class FixedPoint(Encoding):
                 "message was altered, or "
                 "masks do not cancel; whose, the sum does not tell"
             )
-        signed = total.view(SIGNED[self.bits])
-        decoded: np.ndarray = np.ldexp(signed.astype(np.float64), -self.precision)
-        return decoded
+        decoded = total.view(SIGNED[self.bits]).astype(np.float64)
+        return np.ldexp(decoded, -self.precision, out=decoded)

@@ -19,6 +19,7 @@ from fedpriv.mechanisms.clipping import check_clip_and_noise
 from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, whole_steps
 from fedpriv.mechanisms.training_noise import TrainingNoise
+from fedpriv.util.pieces import pieces
 from fedpriv.util.streams import SystemGenerator
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Gaussian(Mechanism):
     ) -> np.ndarray:
         deviation = self.share_deviation(shares, sensitivity)
         if not isinstance(rng, SystemGenerator):
-            return rng.standard_normal(size) * deviation
+            return simulated_share(size, deviation, rng)
         return whole_share(size, deviation, rng, encoding) if deviation else np.zeros(size)
 
     def training_noise(self, sensitivity: float = 1.0) -> TrainingNoise:
@@ -104,6 +105,16 @@ class Gaussian(Mechanism):
 
         effective = min(self.noise_multiplier * math.sqrt(shares) / sensitivity, MOST_NOISE)
         return GaussianDpEvent(effective) if effective > 0 else NonPrivateDpEvent()
+
+
+def simulated_share(size: int, deviation: float, rng: np.random.Generator) -> np.ndarray:
+    """A noise share (size,) float64 from numpy's Gaussian."""
+    share = np.empty(size)
+    for piece in pieces(size):  # in order, so the numbers are those of one draw
+        own = share[piece]
+        rng.standard_normal(out=own)
+        own *= deviation
+    return share
 
 
 def whole_share(

@@ -4,14 +4,14 @@ bounded as rows of one matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.rounds.bounding import bounded_rows
-from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.local_job import LocalJob, Step
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo, stream_prefix
 from fedpriv.training.contributions import Contributions, ContributionStats
@@ -53,21 +53,29 @@ class OneRow:
 class OneRowJob(LocalJob):
     """A job with at most one contribution. Its noise share is drawn once somebody asks for it.
 
-    one_row: the contribution, for those who compute many at once.
+    known: the contribution, and the steps that compute it.
     """
 
-    one_row: OneRow | None = None
+    known: tuple[OneRow, Iterator[Step]] | None = None
     _noise: np.ndarray = field(default_factory=lambda: np.zeros(0), init=False)
 
     @property  # type: ignore[misc]
     def noise(self) -> np.ndarray:
-        if not len(self._noise) and self.one_row is not None:
-            self._noise = self.one_row.draw()
+        if not len(self._noise) and self.known is not None:
+            self._noise = self.known[0].draw()
         return self._noise
 
     @noise.setter
     def noise(self, noise: np.ndarray) -> None:
         self._noise = noise
+
+    @property
+    def one_row(self) -> OneRow | None:
+        """The contribution, for those who compute many at once; None for a job that somebody has
+        changed since, as by `map`, or given another noise share."""
+        if self.known is None or self.known[1] is not self.steps or len(self._noise):
+            return None
+        return self.known[0]
 
 
 def one_row(

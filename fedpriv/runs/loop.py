@@ -30,6 +30,7 @@ from fedpriv.settings.experiment import Experiment
 from fedpriv.trackers.base import Log, numbers, tracked
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER, logged
+from fedpriv.util.starting import garbage_kept
 from fedpriv.util.stopwatch import Stopwatch
 
 CHECKPOINT_SECONDS = 1.0
@@ -71,9 +72,9 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        prepared = stack.enter_context(
-            prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
-        )
+        with garbage_kept():
+            run = prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
+        prepared = stack.enter_context(run)
         if saved is not None:
             prepared.identity.require_unchanged(path, saved.identity)
         if journal is None:

@@ -272,7 +272,8 @@ class _Work:
             spent=lambda seconds: self.watch.add("local_training", seconds),
         )
         if row is not None:
-            return OneRowJob(steps, one_row=row)  # no silo state waits for it: `finish` has nothing
+            # No silo state waits for it, so `finish` has nothing to keep.
+            return OneRowJob(steps, known=(row, steps))
         self.steps = steps
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.

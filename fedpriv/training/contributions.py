@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,13 @@ class Contributions:
     units: np.ndarray
     vectors: Tensor
     memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def rows(self) -> Iterator[Contributions]:
+        """The same contributions in blocks of one."""
+        for place in range(len(self.units)):
+            own = slice(place, place + 1)
+            memory = {name: slots[own] for name, slots in self.memory.items()}
+            yield Contributions(self.units[own], self.vectors[own], memory)
 
 
 @dataclass

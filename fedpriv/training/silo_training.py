@@ -41,7 +41,11 @@ class SiloTraining(Work[Iterable[Contributions]]):
             group = self.users.part(some)
             for start, stop in trainer.blocks(group.counts, group.size):
                 block = group.part(slice(start, stop))
-                yield Contributions(block.ids, *trainer.run(block, self.training.memory))
+                found = Contributions(block.ids, *trainer.run(block, self.training.memory))
+                if trainer.one_by_one:
+                    yield from found.rows()
+                else:
+                    yield found
 
     @property
     def nbytes(self) -> int:

@@ -86,3 +86,10 @@ class ParameterLayout:
         """Stacks as new vectors (m, d)."""
         pairs = zip(stacks, self._back)
         return torch.cat([stack.permute(dims).reshape(len(stack), -1) for stack, dims in pairs], 1)
+
+    def changes(self, stacks: Sequence[Tensor], starts: Sequence[Tensor]) -> Tensor:
+        """Stacks minus the stacks `starts` (1, ...) as new vectors (m, d), in one pass."""
+        found = stacks[0].new_empty((len(stacks[0]), sum(self.sizes)))
+        for change, stack, start in zip(self.stacks(found), stacks, starts):
+            torch.sub(stack, start, out=change)
+        return found

@@ -9,7 +9,14 @@ import pytest
 from accounting_oracles import balle_epsilon, integer_epsilon, integer_rdp
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
-from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
+from fedpriv.accountants.renyi import (
+    ORDERS,
+    PAPER_ORDERS,
+    _library_curve,
+    convert,
+    event_curve,
+    rdp_curve,
+)
 
 
 def release(q: float, sigma: float) -> dp.DpEvent:
@@ -101,3 +108,12 @@ def test_the_conversion_has_the_librarys_bits(orders):
         assert convert(orders, curve, delta) == float(
             compute_epsilon(orders, curve.tolist(), delta)[0]
         )
+
+
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("noise", [0.3, 1.0, 5.0, 1e6])
+def test_a_gaussian_has_the_bits_of_the_library(noise, adjacency):
+    event = dp.GaussianDpEvent(noise)
+    np.testing.assert_array_equal(
+        event_curve(event, adjacency, ORDERS), _library_curve(event, adjacency, ORDERS)
+    )

@@ -47,7 +47,7 @@ TINY = {
         "N_MAX": 10,
         "CASES": [private_weighting.Case(2, 8, "1x")],
     },
-    "scaling": {"ROUNDS": 1, "USERS": (400,), "SILOS": (40,), "WIDTHS": (4,)},
+    "scaling": {"ROUNDS": 1, "USERS": (400,), "SILOS": (40,), "WIDTHS": (4,), "WIDEST": 5},
     "secure_aggregation": {
         **ONE_TURN,
         "CASES": [],

@@ -18,7 +18,8 @@ def blocks():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(5):
         arrays = [np.ones(2**20) for _ in range(8)]
-        del arrays
+        large = b"x" * 2**26
+        del arrays, large
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 blocks()

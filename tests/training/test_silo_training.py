@@ -11,7 +11,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training import schedule, users
 from fedpriv.training import silo_training as module
 from fedpriv.training.description import Execution, Recipe, Training
-from fedpriv.training.optimizers import Adam
+from fedpriv.training.optimizers import Adam, Sgd
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compiled.library import library
@@ -198,3 +198,22 @@ def test_trainers_that_share_a_silos_users_train_apart(monkeypatch):
         users, "select_trainers", lambda problem, rows: TRAINERS["batched"](problem, rows) * 2
     )
     assert {work.batch_key for work in works(*network(), Recipe(2, 4, 0.1))} == {None}
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_users_trained_one_by_one_are_blocks_of_one_with_the_bits_of_a_training_alone(memory):
+    model, shape = network()
+    recipe = Recipe(2, 3, 0.1, Sgd(0.5 if memory else 0.0))
+    kept = {"velocity": np.ones(len(flatten(model)))} if memory else None
+    [work] = works(
+        model, shape, recipe, execution=Execution("sequential"), counts=COUNTS[1:2], memory=kept
+    )
+    [(trainer, _)] = work.selection
+    assert trainer.blocks(work.users.counts, work.users.size) == [(0, 4)]
+    blocks = list(work.run())
+    assert [block.units.tolist() for block in blocks] == [[unit] for unit in work.users.ids]
+    for place, block in enumerate(blocks):
+        alone, slots = trainer.run(work.users.part(slice(place, place + 1)), kept)
+        assert torch.equal(block.vectors, alone)
+        assert block.memory.keys() == slots.keys() == ({"velocity"} if memory else set())
+        assert all(torch.equal(block.memory[name], slots[name]) for name in slots)

@@ -123,10 +123,13 @@ class BlockTrainer(ABC):
 
     name: of the trainer.
     reason: why it was chosen.
+    one_by_one: whether each user's result is a block of contributions of its own, whoever else is
+        in a block of training.
     """
 
     name: ClassVar[str]
     reason = ""
+    one_by_one: ClassVar[bool] = False
 
     def joins(self, rows: int) -> bool:
         """Whether users of several silos, whose largest batches have `rows` rows, train faster
@@ -180,7 +183,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
         steps = batches(
             users.data, stack.positions, users.size, epochs=epochs, keys=stack.orders, pad=self.pads
         )
-        work = int(users.counts[0].clip(max=users.size)) * self.problem.cost.products
+        work = min(int(users.counts[0]), users.size) * self.problem.cost.products
         # Several threads would share a stack's numbers by their place in it.
         with one_thread(work < WORTH_THREADS or len(stack.positions) > 1):
             state = self.train(stack.dropout, steps, memory)
@@ -207,7 +210,8 @@ class UserTrainer(BlockTrainer, Generic[State]):
         memory: the initial memory of their optimisers, see `Training`.
         """
         state = self.init(keys)
-        self._recall(state, memory or {})
+        if memory:
+            self._recall(state, memory)
         for step in steps:
             self.step(state, step)
         return state
@@ -222,7 +226,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     def deltas(self, state: State) -> Tensor:
         """Final minus starting parameters, a new tensor (users, d)."""
-        return self.layout.vectors(state.parameters) - self.problem.start
+        return self.layout.changes(state.parameters, self.starts)
 
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:

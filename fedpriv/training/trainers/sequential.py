@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import kept_generators, seed_generators
@@ -22,75 +22,105 @@ from fedpriv.training.trainers.base import (
     TrainerState,
     TrainingUsers,
     UserTrainer,
+    memory_budget,
 )
 from fedpriv.training.untouched import Snapshot, may_remember
 from fedpriv.training.vectors import ParameterLayout
-from fedpriv.util.streams import branch
+from fedpriv.util.streams import branch_one
 
 
 @dataclass
 class SequentialState(TrainerState):
     """The state of one user's training.
 
+    flat: all parameters (d,), of which `parameters` are views.
     module: the network that computes its steps; its own if a network may remember what it has seen,
         such as running statistics.
     leaves: its parameters.
-    keys: (1,) uint64, the user's.
+    key: the user's.
     """
 
+    flat: Tensor
     module: nn.Module
     leaves: list[nn.Parameter]
-    keys: np.ndarray
+    key: int
 
 
 class Sequential(UserTrainer[SequentialState]):
-    """Trains blocks of a single user. All users share one module, into which each puts its
+    """Trains users one after the other. All users share one module, into which each puts its
     parameters, unless the module remembers what it has seen."""
 
     name = "sequential"
+    one_by_one = True
     limits = Limits(user_bytes=1, row_bytes=0, budget=1)
 
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem, ParameterLayout([p.shape for p in problem.model.parameters()]))
         self.shared = shared_module(problem.model)
+        self.shapes = [p.shape for p in problem.model.parameters()]
+
+    def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
+        """Users whose results fit the budget; what a user does not change is looked at once."""
+        start = self.problem.start
+        most = max(1, memory_budget(start.device) // (4 * len(start)))
+        return [(i, min(i + most, len(counts))) for i in range(0, len(counts), most)]
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         model = self.problem.model
         before = own_code(model).seen
         with kept_generators(self.problem.start.device):
-            result = super().run(users, memory)
-            if not self.shared.is_clean():
-                result = super().run(users, memory)
+            each = [
+                self._alone(users.part(slice(place, place + 1)), memory)
+                for place in range(len(users.positions))
+            ]
         if own_code(model).seen != before:
             raise refused(model, "code that changes no variable outside the network")
-        return result
+        if len(each) == 1:
+            return each[0]
+        changes, slots = zip(*each)
+        return torch.cat(changes), {n: torch.cat([own[n] for own in slots]) for n in slots[0]}
+
+    def _alone(self, user: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
+        result = super().run(user, memory)
+        return result if self.shared.is_clean() else super().run(user, memory)
 
     def _filled(self, users: TrainingUsers) -> TrainingUsers:
         return users
 
     def init(self, keys: np.ndarray) -> SequentialState:
         assert len(keys) == 1
-        pieces = torch.split(self.problem.start.clone(), self.layout.sizes)
-        shapes = zip(pieces, self.layout.shapes)
-        parameters = [piece.view(1, *shape) for piece, shape in shapes]
+        flat = self.problem.start.clone()
+        pieces = zip(torch.split(flat, self.layout.sizes), self.shapes)
+        parameters = [piece.view(1, *shape) for piece, shape in pieces]
         slots = self.problem.recipe.optimizer.init(parameters)
         module = self.shared.module
+        leaves = self.shared.leaves
         if module is None:
             module = copy.deepcopy(self.problem.model).train()
-        return SequentialState(parameters, slots, module, list(module.parameters()), keys)
+            leaves = list(module.parameters())
+        return SequentialState(parameters, slots, flat, module, leaves, int(keys[0]))
 
     def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
-        seed = int(branch(branch(state.keys, step.epoch), step.place)[0])
+        seed = branch_one(branch_one(state.key, step.epoch), step.place)
         leaves = state.leaves
         for leaf, own in zip(leaves, state.parameters):
             leaf.data = own[0]
         seed_generators(batch.x.device, seed >> 1)
         with torch.enable_grad():
             loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
-            gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
+            found = torch.autograd.grad(loss, leaves, allow_unused=True)
         with torch.no_grad():
-            self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
+            pairs = zip(state.parameters, found)
+            gradients = [own.new_zeros(own[0].shape) if g is None else g for own, g in pairs]
+            if self.problem.fused:
+                for own, gradient in zip(state.parameters, gradients):
+                    own.sub_(gradient, alpha=self.problem.recipe.lr)
+            else:
+                self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
+
+    def deltas(self, state: SequentialState) -> Tensor:
+        return (state.flat - self.problem.start).unsqueeze(0)
 
 
 class _SharedModule:
@@ -98,6 +128,7 @@ class _SharedModule:
 
     def __init__(self, model: nn.Module) -> None:
         self.module = None if may_remember(model) else copy.deepcopy(model).train()
+        self.leaves = [] if self.module is None else list(self.module.parameters())
         self.before = None if self.module is None else Snapshot(self.module)
 
     def is_clean(self) -> bool:
@@ -105,6 +136,7 @@ class _SharedModule:
         if self.before is None or self.before.holds():
             return True
         self.module = self.before = None
+        self.leaves = []
         return False
 
 
