@@ -262,3 +262,16 @@ def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, mo
         for first in (0, n // 2):
             # float64 norms of float32 gradients: bits that differed would show from 1e-8 on
             torch.testing.assert_close(next(parts), whole[first:n], rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_a_gpu_agrees_with_the_processor(name):
+    model, x, y, task = problem(name)
+    shape = tuple(x.shape[1:])
+    theta = flatten(model)
+    want = clipped_gradients(model, task, 1.0, shape=shape).sum(theta, x, y)
+    model.to("cuda")
+    own = (t.to("cuda") for t in (theta, x, y))
+    got = clipped_gradients(model, task, 1.0, shape=shape).sum(*own)
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
