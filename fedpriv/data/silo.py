@@ -46,6 +46,14 @@ class SiloData:
         """Number of records of each user in `users`, (k,) int64."""
         return np.diff(self.starts)
 
+    @cached_property
+    def label_range(self) -> tuple[int, int]:
+        """The least and the largest label of classes; (0, 0) without records."""
+        if not len(self.y):
+            return 0, 0
+        least, most = self.y.aminmax()
+        return int(least), int(most)
+
     def rows(self, user: int) -> slice:
         """Rows of the user at this index in `users`."""
         return slice(int(self.starts[user]), int(self.starts[user + 1]))

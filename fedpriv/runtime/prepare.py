@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,7 +83,10 @@ def prepare(
     known, identities = _identities(exp, roster)
     network, params = _initial_network(exp)
     model = network.module
-    trainer = _trainer(exp, model, params, device)
+    measured = ""
+    if exp.options.device == "auto" and device != "cpu":
+        device, measured = _faster_device(exp, model, params, device)
+    trainer = _trainer(exp, model, params, device) + measured
     exp.algo.check_network(model, exp.data)
     loaded = load(exp.data, exp.streams)
     corpus = loaded.corpus
@@ -156,27 +159,47 @@ def _identities(
     return roster, {name: KeyFiles(name, folder, file) for name in names}
 
 
+def _faster_device(
+    exp: Experiment, model: nn.Module, params: np.ndarray, gpu: str
+) -> tuple[str, str]:
+    """The device that trains users faster, and why, as the end of a line."""
+    from fedpriv.training.faster_device import PROCESSOR, faster_device
+    from fedpriv.training.select import example_problem
+
+    trainer = exp.options.execution.trainer
+    if trainer != "auto":
+        return (PROCESSOR if trainer == "compiled" else gpu), ""
+    try:
+        problem = example_problem(*_of_training(exp, model, params, PROCESSOR))
+        choice = faster_device(problem, gpu)
+    except ConfigError:  # a method may train no users
+        return gpu, ""
+    return choice.name, f"; {choice.reason}" if choice.reason else ""
+
+
+def _of_training(
+    exp: Experiment, model: nn.Module, params: np.ndarray, device: str
+) -> tuple[Any, ...]:
+    """The arguments of `example_problem`."""
+    import torch
+
+    dtype = torch.int64 if exp.data.text else torch.float32
+    start = torch.from_numpy(params).to(device, torch.float32)
+    execution = exp.options.execution
+    return execution, model.to(device), start, exp.data.shape, exp.data.task, exp.optimizer, dtype
+
+
 def _trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> str:
     """What trains users, and why: a line.
 
     Raises ConfigError if the configured trainer cannot train the network on this machine. With
     trainer=auto the line says why nothing can: a method may train no users.
     """
-    import torch
-
     from fedpriv.training.select import check_trainer
 
-    dtype = torch.int64 if exp.data.text else torch.float32
-    start = torch.from_numpy(params).to(device, torch.float32)
     try:
         return check_trainer(
-            exp.options.execution,
-            model.to(device),
-            start,
-            exp.data.shape,
-            exp.data.task,
-            exp.optimizer,
-            dtype,
+            *_of_training(exp, model, params, device),
             isolated=exp.options.system and exp.algo.contributors.any_number,
         )
     except ConfigError as error:

@@ -36,6 +36,9 @@ WORTH_THREADS = 2**17
 used."""
 NUMBERS_AT_ONCE = 32
 """Numbers that a processor's widest loop takes at once."""
+BYTES_A_NUMBER = 64
+"""Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
+float32 and float64, and what they are computed from."""
 Masks = Mapping[str, Tensor]
 
 
@@ -94,7 +97,7 @@ class ClippedGradients(ABC):
     def sum_alone(self, work: _Sum) -> Tensor:
         """The sum of one piece of work, in pieces that fit in memory."""
         total = work.theta.new_zeros(len(work.theta), dtype=torch.float64)
-        size = self.rows_at_once(len(work.theta))
+        size = self.rows_at_once(work.theta)
         with in_mode(self.model, train=True):
             for start in range(0, len(work.x), size):
                 total += self.sums([work.rows(start, start + size)])[0]
@@ -107,8 +110,8 @@ class ClippedGradients(ABC):
         return None
 
     @abstractmethod
-    def rows_at_once(self, parameters: int) -> int:
-        """How many records fit in memory together."""
+    def rows_at_once(self, theta: Tensor) -> int:
+        """How many records fit in memory together, on the device of the parameters (d,)."""
 
     @abstractmethod
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
@@ -137,7 +140,7 @@ class _Sum(Work[Tensor]):
         if (
             network is None
             or self.masks
-            or not 0 < len(self.x) <= self.gradients.rows_at_once(len(self.theta))
+            or not 0 < len(self.x) <= self.gradients.rows_at_once(self.theta)
         ):
             return None
         return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
@@ -154,7 +157,7 @@ class _Sum(Work[Tensor]):
     @classmethod
     def run_batch(cls, works: Sequence[_Sum]) -> list[Tensor]:
         first = works[0]
-        rows = first.gradients.rows_at_once(len(first.theta))
+        rows = first.gradients.rows_at_once(first.theta)
         if first.x.device.type == "cpu":
             rows //= MAX_NUMBERS_IN_MEMORY // NUMBERS_TOGETHER
         size = max(1, rows // len(first.x))
@@ -174,8 +177,8 @@ class _Chained(ClippedGradients):
     def stack_key(self) -> Hashable:
         return (self.chain.batch_key, self.task) if self.chain.stackable else None
 
-    def rows_at_once(self, parameters: int) -> int:
-        return max(1, MAX_NUMBERS_IN_MEMORY // self.chain.numbers)
+    def rows_at_once(self, theta: Tensor) -> int:
+        return max(1, _most_numbers(theta.device) // self.chain.numbers)
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         thetas, x, y = (
@@ -225,8 +228,8 @@ class _Formed(ClippedGradients):
         self.single = group is None
         self.gradients = per_group_gradients(model, task, group or 1)
 
-    def rows_at_once(self, parameters: int) -> int:
-        return max(1, MAX_NUMBERS_IN_MEMORY // parameters)
+    def rows_at_once(self, theta: Tensor) -> int:
+        return max(1, _most_numbers(theta.device) // len(theta))
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         [part] = parts
@@ -240,6 +243,14 @@ class _Formed(ClippedGradients):
         gradients = self.gradients(part.theta, x, y, masks).double()
         factors = clip_factors(gradients.norm(dim=1), self.clip, part.stats)
         return [factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)]
+
+
+def _most_numbers(device: torch.device) -> int:
+    """Numbers of per-record gradients in memory at once."""
+    if device.type != "cuda":
+        return MAX_NUMBERS_IN_MEMORY
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total // BYTES_A_NUMBER
 
 
 def clipped_gradients(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     pass
 
 
-TRAINERS = "auto", "compiled", "batched", "sequential"
+TRAINERS = "auto", "compiled", "device", "batched", "sequential"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.trainers.gpu.normals import add_normals
+from fedpriv.util.streams import SystemGenerator
 from fedpriv.util.work import run_work
 
 
@@ -95,7 +97,16 @@ def dp_sgd(
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
         total = run_work(sums.asked(vector.to(theta), batch, step))
         if recipe.noise_multiplier:
-            noisy = noised(total.cpu().numpy(), recipe.noise_multiplier * recipe.clip, noise_rng)
-            total = torch.from_numpy(noisy).to(vector)
+            total = _noised(total, recipe.noise_multiplier * recipe.clip, noise_rng)
         vector -= recipe.lr / recipe.expected_batch * total
     return vector - theta
+
+
+def _noised(total: Tensor, deviation: float, rng: Generator) -> Tensor:
+    """The sum (d,) float64 with noise. On a GPU seeded noise is made where the sum is: it has other
+    numbers than numpy's, and nothing moves over the bus. Noise that protects somebody is
+    `grid_noise`'s on every device."""
+    if total.device.type == "cuda" and not isinstance(rng, SystemGenerator):
+        add_normals(total, deviation, rng)
+        return total
+    return torch.from_numpy(noised(total.cpu().numpy(), deviation, rng)).to(total)

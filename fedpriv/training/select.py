@@ -42,6 +42,7 @@ from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.compiled.trainer import compiled
+from fedpriv.training.trainers.device.trainer import device_trainer
 from fedpriv.training.trainers.sequential import Sequential
 from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 
@@ -74,21 +75,20 @@ def isolated_trainers(problem: LocalProblem, rows: np.ndarray) -> Selection:
     takes for granted.
 
     Users of a stack share kernels. No bit of theirs has been seen to depend on who is in the stack,
-    but that is a property of the library. Compiled and sequential training compute each user alone.
+    but that is a property of the library. Compiled and sequential training compute each user alone,
+    and so does a block of the GPU's kernel.
 
     Raises ConfigError as `select_trainers` does, and for the batched trainer.
     """
     trainer = problem.execution.trainer
-    allowed = "auto, compiled or sequential: with randomness=system, users train one by one"
+    allowed = "auto, compiled, device or sequential: with randomness=system, users train alone"
     require(trainer != "batched", "trainer", trainer, allowed)
     if trainer != "auto":
         return CHOICES[trainer](problem, rows)
-    fast, obstacle = _fast(problem)
-    return _all_by(
-        fast or Sequential(problem),
-        rows,
-        ("every layer is compiled" if fast else "users one by one, by autograd") + obstacle,
-    )
+    fast, why = _fast(problem)
+    if fast is not None:
+        return _all_by(fast, rows, why)
+    return _all_by(Sequential(problem), rows, "users one by one, by autograd" + why)
 
 
 def check_trainer(
@@ -106,21 +106,33 @@ def check_trainer(
 
     Raises ConfigError where `select_trainers` would.
     """
-    check_parameters(model, (torch.float32,))
-    cost = known_cost(model, shape, dtype)
-    recipe = Recipe(1, None, 1.0, optimizer)
-    problem = LocalProblem(
-        model, cost, shape, task, recipe, start, dtype=dtype, execution=execution
-    )
+    problem = example_problem(execution, model, start, shape, task, optimizer, dtype)
     rows = np.array(RECORDS)
     selection = (isolated_trainers if isolated else select_trainers)(problem, rows)
     return "; ".join(f"{trainer.name}: {trainer.reason}" for trainer, _ in selection)
 
 
+def example_problem(
+    execution: Execution,
+    model: nn.Module,
+    start: Tensor,
+    shape: tuple[int, ...],
+    task: Task,
+    optimizer: LocalOptimizer,
+    dtype: torch.dtype,
+) -> LocalProblem:
+    """A problem with the shortest recipe. Raises ConfigError for parameters that are not
+    float32."""
+    check_parameters(model, (torch.float32,))
+    cost = known_cost(model, shape, dtype)
+    recipe = Recipe(1, None, 1.0, optimizer)
+    return LocalProblem(model, cost, shape, task, recipe, start, dtype=dtype, execution=execution)
+
+
 def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
     fast, obstacle = _fast(problem)
     if fast is not None:
-        return _all_by(fast, rows, "every layer is compiled")
+        return _all_by(fast, rows, obstacle)
     links = compile_layers(problem.model, problem.shape)
     if links is not None:
         return _all_by(Batched(problem, links), rows, "equal users side by side" + obstacle)
@@ -138,13 +150,16 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
 
 
 def _fast(problem: LocalProblem) -> tuple[BlockTrainer | None, str]:
-    """The compiled trainer, or why there is none, as the end of a line."""
+    """The trainer that trains each user alone and fast, and why; or None, and what stands against
+    it, as the end of a line."""
+    if problem.start.device.type == "cuda":
+        return None, "; not compiled: it needs a processor"
     if problem.cost.parameters >= COMPILED_LIMIT:
         return None, f"; not compiled: {COMPILED_LIMIT} parameters or more do not fit a cache"
     found = compiled(problem)
     if isinstance(found, Unmapped):
         return None, f"; not compiled: {found.reason}"
-    return found, ""
+    return found, "every layer is compiled"
 
 
 def _light(problem: LocalProblem, rows: np.ndarray) -> np.ndarray:
@@ -163,6 +178,14 @@ def _compiled(problem: LocalProblem, rows: np.ndarray) -> Selection:
     if isinstance(trainer, Unmapped):
         allowed = f"auto, batched or sequential here: {trainer.reason}"
         raise ConfigError("trainer", "compiled", allowed)
+    return _all_by(trainer, rows, ASKED)
+
+
+def _device(problem: LocalProblem, rows: np.ndarray) -> Selection:
+    trainer = device_trainer(problem)
+    if isinstance(trainer, Unmapped):
+        allowed = f"auto, compiled, batched or sequential here: {trainer.reason}"
+        raise ConfigError("trainer", "device", allowed)
     return _all_by(trainer, rows, ASKED)
 
 
@@ -187,4 +210,10 @@ def _all_by(trainer: BlockTrainer, rows: np.ndarray, reason: str) -> Selection:
 
 
 ASKED = "asked for"
-CHOICES = {"auto": _by_size, "compiled": _compiled, "batched": _batched, "sequential": _sequential}
+CHOICES = {
+    "auto": _by_size,
+    "compiled": _compiled,
+    "device": _device,
+    "batched": _batched,
+    "sequential": _sequential,
+}

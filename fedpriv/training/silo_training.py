@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,15 +28,20 @@ class SiloTraining(Work[Iterable[Contributions]]):
     problem: network, loss, start and recipe.
     users: users that train, by number of records, descending.
     selection: trainers, with the positions of their users in `users`.
+    running: gives the changes (k, d) of all users, whose training has started; None: it has not.
     """
 
     training: Training
     problem: LocalProblem
     users: TrainingUsers
     selection: Selection
+    running: Callable[[], Tensor] | None = None
 
     def run(self) -> Iterator[Contributions]:
         """Train this silo's users alone, in blocks that fit a fixed memory budget."""
+        if self.running is not None:
+            yield Contributions(self.users.ids, self.running())
+            return
         for trainer, some in self.selection:
             group = self.users.part(some)
             for start, stop in trainer.blocks(group.counts, group.size):
@@ -49,6 +54,10 @@ class SiloTraining(Work[Iterable[Contributions]]):
 
     @property
     def nbytes(self) -> int:
+        return self._held if self.running is None else 0  # the GPU holds them already
+
+    @property
+    def _held(self) -> int:
         return 4 * len(self.users.positions) * len(self.problem.start)
 
     @cached_property
@@ -58,7 +67,7 @@ class SiloTraining(Work[Iterable[Contributions]]):
         identity, so runs of a sweep train separately."""
         problem = self.problem
         own = self.training.correction is not None or self.training.memory is not None
-        if own or self._trainer is None or self.nbytes > memory_budget(problem.start.device):
+        if own or self._trainer is None or self._held > memory_budget(problem.start.device):
             return None
         start = hashlib.blake2b(self.training.start.tobytes(), digest_size=16).digest()
         same = id(problem.model), problem.task, problem.recipe, problem.execution
@@ -82,6 +91,8 @@ class SiloTraining(Work[Iterable[Contributions]]):
     def run_batch(cls, works: Sequence[SiloTraining]) -> list[Iterable[Contributions]]:
         trainer = works[0]._trainer
         assert trainer is not None
+        if all(work.running is not None for work in works):
+            return [list(work.run()) for work in works]
         all_users = _AllUsers(works)
         found: list[list[Tensor]] = [[] for _ in works]
         for start, stop in trainer.blocks(all_users.counts, all_users.size):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
@@ -12,9 +14,10 @@ from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
-from fedpriv.training.select import isolated_trainers, select_trainers
+from fedpriv.training.select import Selection, isolated_trainers, select_trainers
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
+from fedpriv.training.untouched import unchanged
 from fedpriv.util.streams import Streams
 
 
@@ -57,7 +60,30 @@ def silo_training(
     """
     if training.pooled:
         data = data.pooled()
-    else:
+    with unchanged(model):
+        return _prepared(
+            training,
+            model,
+            data,
+            task=task,
+            streams=streams,
+            place=(prefix, round, party),
+            execution=execution,
+        )
+
+
+def _prepared(
+    training: Training,
+    model: nn.Module,
+    data: SiloData,
+    *,
+    task: Task,
+    streams: Streams,
+    place: tuple[str, int, str],
+    execution: Execution,
+) -> SiloTraining:
+    """place: prefix, round and party of `silo_training`."""
+    if not training.pooled:
         refuse_shared_state(model)
     counts = data.counts
     chosen = (
@@ -70,16 +96,25 @@ def silo_training(
         nobody = TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64))
         return SiloTraining(training, problem, nobody, [])
     keep_freed_memory()
-    everyone = _users(data, training.recipe, streams, prefix, round=round, party=party)
+    everyone = _users(data, training.recipe, streams, *place)
     chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
     isolated = streams.system and not training.pooled
     choose = isolated_trainers if isolated else select_trainers
     selection = choose(problem, np.minimum(counts[chosen], everyone.size))
-    return SiloTraining(training, problem, everyone.part(chosen), selection)
+    users = everyone.part(chosen)
+    return SiloTraining(training, problem, users, selection, _start(users, selection))
+
+
+def _start(users: TrainingUsers, selection: Selection) -> Callable[[], Tensor] | None:
+    """Begin to train the users if one trainer can take all of them in one block meanwhile."""
+    trainer = selection[0][0]
+    if len(selection) > 1 or len(trainer.blocks(users.counts, users.size)) > 1:
+        return None
+    return trainer.begin(users)
 
 
 def _users(
-    data: SiloData, recipe: Recipe, streams: Streams, prefix: str, *, round: int, party: str
+    data: SiloData, recipe: Recipe, streams: Streams, prefix: str, round: int, party: str
 ) -> TrainingUsers:
     """All users of the silo, with their keys of batches and dropout."""
     size = recipe.batch_size or int(data.counts.max())

@@ -17,10 +17,11 @@ from fedpriv.algorithms.listed_groups import listed_groups
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import user_epsilons
+from fedpriv.rounds import bounding, one_row
 from fedpriv.rounds.user_groups import membership
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
-from fedpriv.runtime import prepare, silo
+from fedpriv.runtime import prepare
 from fedpriv.runtime.identity import digest_plan
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import without_user
@@ -209,8 +210,11 @@ def test_check_algorithm_measures_every_group():
 
 
 def ignoring_groups(monkeypatch):
-    bounded = silo._bounded_rows
-    monkeypatch.setattr(silo, "_bounded_rows", lambda block, query, _: bounded(block, query, None))
+    bounded = bounding.bounded_rows
+    for module in (bounding, one_row):
+        monkeypatch.setattr(
+            module, "bounded_rows", lambda block, query, _: bounded(block, query, None)
+        )
 
 
 def test_a_bound_that_ignores_groups_is_caught(monkeypatch):

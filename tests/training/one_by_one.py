@@ -169,7 +169,7 @@ def blocks(
 
 
 def as_array(vector):
-    return vector.double().numpy()
+    return vector.double().cpu().numpy()
 
 
 def trained(model, theta, data, task, recipe, chosen=None, correction=None, **place):
@@ -183,7 +183,7 @@ def trained(model, theta, data, task, recipe, chosen=None, correction=None, **pl
         positions = np.searchsorted(data.users, block.units)
         assert block.vectors.shape == (len(positions), len(theta))
         assert block.vectors.dtype == torch.float32
-        rows[positions] = block.vectors
+        rows[positions] = block.vectors.cpu()
         seen += positions.tolist()
     assert sorted(seen) == sorted(wanted)
     return rows[wanted]

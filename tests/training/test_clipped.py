@@ -283,3 +283,16 @@ def test_small_sums_have_one_thread_and_large_ones_all(monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert seen == [1, 2]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_a_gpu_agrees_with_the_processor(name):
+    model, x, y, task = problem(name)
+    shape = tuple(x.shape[1:])
+    theta = flatten(model)
+    want = clipped_gradients(model, task, 1.0, shape=shape).sum(theta, x, y)
+    model.to("cuda")
+    own = (t.to("cuda") for t in (theta, x, y))
+    got = clipped_gradients(model, task, 1.0, shape=shape).sum(*own)
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)

@@ -223,6 +223,16 @@ def pool(layer: Any, x: Place, pool: Pooled) -> Spec:
     return [spec], Place(x.width, sides, images=True)
 
 
+def whole_average(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """The mean of each channel."""
+    if not x.images:
+        return None
+    whole = Sides(*x.sides)
+    return [x.spec(POOL, flag=True, window=whole, stride=whole)], Place(
+        x.width, (1, 1), images=True
+    )
+
+
 def flatten(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Nothing: images and their features lie in memory alike."""
     known = layer.end_dim in (-1, 3 if x.images else 1) and x.steps == 1

@@ -28,8 +28,9 @@ SMALL = 400
 LEAST_ROWS = 16
 """Rows below which products of matrices use other kernels, on the processors that were tried: 4
 with one thread, 12 with two."""
-PATCHES_AT_ONCE = 2**20
-"""Numbers of a convolution's patches in memory at once; more would not fit a processor's caches."""
+PATCHES_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}
+"""Numbers of a convolution's patches in memory at once, by device; more would not fit a processor's
+caches."""
 
 
 class Pass(ABC):
@@ -146,16 +147,37 @@ class ConvolutionPass(FormedPass):
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer
         g = gradient.flatten(2)
-        size = max(1, PATCHES_AT_ONCE // (layer.weight[0].numel() * g.shape[2]))
+        size = max(1, PATCHES_AT_ONCE[g.device.type] // (layer.weight[0].numel() * g.shape[2]))
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
-            patches = functional.unfold(read, layer.kernel_size, **self.window)
+            patches = _patches(layer, read, gradient.shape[2:])
             if len(rows) == 1:  # threads would share its sums, and round otherwise
                 two, twice = (torch.cat([part, part]) for part in (rows, patches))
                 own[:] = torch.bmm(two, twice.transpose(1, 2))[:1]
             else:
                 torch.bmm(rows, patches.transpose(1, 2), out=own)
         return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
+
+
+def _patches(layer: nn.Conv2d, read: Tensor, sides: Sequence[int]) -> Tensor:
+    """What each number of the output, which has these sides, is computed from: (b, field, n)."""
+    window: dict[str, Any] = {
+        "dilation": layer.dilation,
+        "padding": layer.padding,
+        "stride": layer.stride,
+    }
+    if read.device.type == "cpu":
+        return functional.unfold(read, layer.kernel_size, **window)
+    # On a GPU torch's own function is one kernel a record.
+    rows, columns = (int(zeros) for zeros in layer.padding)
+    padded = functional.pad(read, (columns, columns, rows, rows))
+    record, channel, *steps = padded.stride()
+    apart = [step * gap for step, gap in zip(steps, layer.dilation)]
+    moves = [step * move for step, move in zip(steps, layer.stride)]
+    found = padded.as_strided(
+        (*read.shape[:2], *layer.kernel_size, *sides), (record, channel, *apart, *moves)
+    )
+    return found.reshape(len(read), -1, sides[0] * sides[1])
 
 
 class GroupNormPass(FormedPass):
@@ -183,4 +205,7 @@ def products(left: Tensor, right: Tensor) -> Tensor:
 
 def _zeroed(rows: Tensor, factors: Tensor) -> Tensor:
     """Rows (k, b, n) with zeros where the factor is 0: NaN times 0 is not 0."""
-    return rows if bool(factors.all()) else torch.where(factors.unsqueeze(2) > 0, rows, 0.0)
+    kept = factors.unsqueeze(2) > 0
+    if rows.device.type == "cpu":
+        return rows if bool(kept.all()) else torch.where(kept, rows, 0.0)
+    return rows.masked_fill_(~kept, 0.0)  # in place: the host need not know whether it must

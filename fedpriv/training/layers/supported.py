@@ -57,6 +57,10 @@ def _average_pool(layer: nn.AvgPool2d, read: torch.Size) -> bool:
     return plain and kernel == stride and len(read) == 4
 
 
+def _whole_average(layer: nn.AdaptiveAvgPool2d, read: torch.Size) -> bool:
+    return layer.output_size in (1, (1, 1)) and len(read) == 4
+
+
 def _layer_norm(layer: nn.LayerNorm, read: torch.Size) -> bool:
     both = (layer.weight is None) == (layer.bias is None)
     return len(layer.normalized_shape) == 1 and len(read) in (2, 3) and both
@@ -176,6 +180,7 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
         elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SILU)
     ),
     nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
+    nn.AdaptiveAvgPool2d: LayerSupport(_whole_average, compiled=compiled_specs.whole_average),
     nn.Identity: LayerSupport(),
     nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
     nn.Embedding: LayerSupport(_embedding, ("weight",), compiled=compiled_specs.embedding),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -150,6 +150,11 @@ class BlockTrainer(ABC):
 
         memory: the initial memory of their optimisers, see `Training`.
         """
+
+    def begin(self, users: TrainingUsers) -> Callable[[], Tensor] | None:
+        """Begin to train one block of users, while the host goes on; what is returned waits for
+        their changes (k, d). None: the trainer only trains while the host waits."""
+        return None
 
 
 State = TypeVar("State", bound=TrainerState)

@@ -1,0 +1,1 @@
+"""Code that is compiled for a GPU while a program runs."""
