@@ -133,11 +133,13 @@ def masking(own, pairs, opposite=True):
 
     class Differently(Member):
         def masked_input(self, letters):
+            vector = self.vector()  # given once, and masked in place
+            self.vector = vector.copy
             _, receipt = super().masked_input(letters)
             seeds = {peer: self.pairs[peer] for peer in self.sealed if pairs(self.name, peer)}
             minus = [seed for peer, seed in seeds.items() if opposite and peer > self.name]
             plus = [seed for seed in seeds.values() if seed not in minus] + [self.seed] * own
-            masked = add_masks(self.vector(), plus, minus, purpose=self.purpose)
+            masked = add_masks(vector, plus, minus, purpose=self.purpose)
             return masked, receipt
 
     return Differently
