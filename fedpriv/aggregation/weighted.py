@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,14 +108,21 @@ class WeightedSilo(SiloProtocol):
         broadcast = yield from awaited_broadcast(post, query)
         if broadcast is not None:
             self.note_broadcast(post)
-            yield from post.send(MESSAGE, (yield from self.messages(query, respond(broadcast))))
+            yield from post.send(MESSAGE, (yield from self._made(query, respond(broadcast))))
 
     def note_broadcast(self, post: Post) -> None:
         """Note what this silo needs to know of the broadcast that has arrived."""
 
-    def messages(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
-        """Contents by receiver, made of a job."""
+    def messages(self, query: Query, job: LocalJob) -> Mail | Generator[Work[Any], Any, Mail]:
+        """Contents by receiver, made of a job whose training has ended. A generator gets a job that
+        has yet to train, and can yield work that the engine does for many silos at once."""
         raise NotImplementedError
+
+    def _made(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, Mail]:
+        if not isgeneratorfunction(self.messages):
+            job = yield from job.batched()
+        made = self.messages(query, job)
+        return (yield from made) if isinstance(made, Generator) else made
 
     def summed(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, np.ndarray]:
         """`noised_sum`, which the engine may compute together with those of other silos."""

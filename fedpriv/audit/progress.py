@@ -21,10 +21,10 @@ class AuditProgress:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._stage = "preparing"
-        self._begun = self._shown = time.monotonic()
+        self._start = self._shown = time.monotonic()
         self._patience = Patience(
             lambda seconds: self._say(
-                f"{self._stage}: {time.monotonic() - self._begun:.0f} s so far"
+                f"{self._stage}: {time.monotonic() - self._start:.0f} s so far"
             )
         )
 
@@ -48,14 +48,14 @@ class AuditProgress:
         seconds: that it takes at most, apart from its last step; None: not known.
         """
         self._stage = text
-        self._begun = time.monotonic()
+        self._start = time.monotonic()
         self._say(text if seconds is None else f"{text}  {time_left(seconds)}")
 
     def round(self, number: int, rounds: int) -> None:
         """Round `number` of a stage's `rounds` has ended."""
         now = time.monotonic()
         if number < rounds and now - self._shown >= SECONDS:
-            left = (now - self._begun) / number * (rounds - number)
+            left = (now - self._start) / number * (rounds - number)
             self._say(f"{self._stage}: round {number}/{rounds}  {time_left(left)}")
 
     def _say(self, text: str) -> None:

@@ -81,7 +81,7 @@ def test_a_docstring_is_no_code(world):
     ("file", "old", "new"),
     [
         ("training/noisy_sgd.py", "current -= recipe.lr * drawn", "pass"),
-        ("mechanisms/gaussian.py", "* deviation", "* 0.0"),
+        ("mechanisms/gaussian.py", "own *= deviation", "own *= 0.0"),
         ("runtime/silo.py", "= self._noise(job, query)", "= np.zeros(query.size), None"),
     ],
 )

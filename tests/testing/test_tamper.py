@@ -66,7 +66,7 @@ def test_a_wrong_sum_is_told_from_a_right_one(monkeypatch):
         honest = protocol.messages
 
         def nudged(self, query, job):
-            mail = honest(self, query, job)
+            mail = yield from honest(self, query, job)
             if self.name != "silo1":
                 return mail
             return {receiver: nudge(vector) for receiver, vector in mail.items()}
