@@ -7,7 +7,8 @@ from dataclasses import replace
 
 
 def in_memory(data, records, *words: str, **changes):
-    """The prepared run of a command.
+    """The prepared run of a command, beside another program: each party verifies what it receives,
+    which a simulation may save.
 
     data: its data set, whose records are replaced.
     records: the records to train on.
@@ -28,7 +29,7 @@ def in_memory(data, records, *words: str, **changes):
         def load(self, streams):
             return Corpus(records, test)
 
-    exp = one_experiment(*words)
+    exp = one_experiment("engine.signatures=checked", *words)
     return prepare(replace(exp, data=InMemory(**vars(exp.data)), **changes))
 
 
