@@ -113,7 +113,7 @@ def test_the_batched_trainer_is_refused():
     build, shape, task = PROBLEMS["mlp"]
     data = silo(COUNTS, shape, task)
     recipe = Recipe(1, None, 0.1)
-    with pytest.raises(ConfigError, match="trainer=batched: auto, compiled or sequential"):
+    with pytest.raises(ConfigError, match="trainer=batched: auto, compiled, device or sequential"):
         changes(build(), data, task, recipe, trainer="batched")
     seeded = changes(build(), data, task, recipe, trainer="batched", streams=Streams(3))
     assert len(seeded) == len(COUNTS)
