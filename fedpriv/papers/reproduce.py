@@ -178,9 +178,7 @@ FIGURES: dict[str, FigureMaker] = {
         "study/breast_cancer", title="Wisconsin breast cancer, 100 users (zipf), 3 silos"
     ),
     "study/creditcard": study.figure(
-        "study/creditcard",
-        title="credit-card payments, 200 users (zipf), 3 silos",
-        profiles=study.LARGE_DATA_PROFILES,
+        "study/creditcard", title="credit-card payments, 200 users (zipf), 3 silos"
     ),
 }
 DEFAULT = (

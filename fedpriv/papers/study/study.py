@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +58,6 @@ PROFILES = {
         (1, 3, 10), (0.03, 0.1, 0.3, 1, 3, 10, 30), (0.3, 1), (0, 1), tuple(range(100, 110))
     ),
 }
-LARGE_DATA_PROFILES = {
-    "quick": QUICK,
-    "paper": StudyProfile((1, 10), (0.1, 1, 10), (0.3,), (0,), tuple(range(100, 105))),
-}
-"""For more records, with the clip that won nearly everywhere on breast cancer."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +100,15 @@ class Trial:
         return [*self.setting.words, *self.tuning, f"seed={self.seed}"]
 
 
-def figure(
-    name: str, *, title: str, profiles: Mapping[str, StudyProfile] = PROFILES
-) -> Callable[[Path, str], None]:
+def figure(name: str, *, title: str) -> Callable[[Path, str], None]:
     """A function that runs a study below a folder, and writes study.csv and figure.png there.
 
     name: of the experiment.
     title: of the figure.
-    profiles: extent of the study, by profile.
     """
 
     def make(folder: Path, profile: str) -> None:
-        rows = study((f"experiment={name}",), folder, profiles[profile])
+        rows = study((f"experiment={name}",), folder, PROFILES[profile])
         write(rows, folder / "study.csv")
         draw(rows, folder / "figure.png", title=title)
 
