@@ -192,6 +192,8 @@ class _Chained(ClippedGradients):
             outputs, [own.written for own in passes], lead.view(outputs.shape)
         )
         squares = torch.stack([own.squares(gradient) for own, gradient in zip(passes, gradients)])
+        if squares.shape[1:] != x.shape[:2]:  # each part would be clipped by itself
+            raise ValueError("a layer has more than one row a record")
         norms = squares.sum(0).sqrt()
         factors = [
             clip_factors(own, part.gradients.clip, part.stats) for part, own in zip(parts, norms)

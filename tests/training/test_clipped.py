@@ -233,6 +233,31 @@ def test_groups_and_layers_that_nobody_knows_are_formed_one_by_one():
         assert isinstance(clipped_gradients(body, task, 1.0, shape=(2, 3, 3)), module._Formed)
 
 
+class Steps(nn.Module):
+    """A linear layer on each of 16 steps, and the mean of what it computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.own(x.view(x.size(0), 16, 5)).mean(1)
+
+
+@pytest.mark.parametrize("shape", [(80,), (16, 5)])
+def test_a_record_whose_layers_read_many_rows_stays_within_the_clip(shape):
+    """Each of its steps was clipped by itself: a record moved the sum by up to 16 times the
+    clip."""
+    torch.manual_seed(1)
+    for model in (Steps(), nn.Sequential(nn.Linear(5, 1), nn.Flatten())):
+        if type(model) is not Steps and shape == (80,):
+            continue
+        gradients = clipped_gradients(model, Classification(), 0.01, shape=shape)
+        for own in torch.randn(8, 1, *shape):
+            total = gradients.sum(flatten(model), own, torch.zeros(1, dtype=torch.int64))
+            assert total.norm() <= 0.01 * (1 + 1e-9)
+
+
 LENGTHS = [1, 2, 3, 4, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 160]
 
 
