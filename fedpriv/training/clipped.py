@@ -22,8 +22,13 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
-from fedpriv.training.network_checks import refuse_shared_state
+from fedpriv.training.network_checks import (
+    refuse_shared_state,
+    torch_func_obstacle,
+    vmap_batches,
+)
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
+from fedpriv.training.schedule import STACK
 from fedpriv.training.threads import one_thread
 from fedpriv.util.work import Work, run_work
 
@@ -235,16 +240,44 @@ class _Formed(ClippedGradients):
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         [part] = parts
-        x = part.x
-        y = part.y
-        masks = dict(part.masks)
+        theta = part.theta
+        rows = self._rows_of_a_stack(part)
+        total = theta.new_zeros(len(theta), dtype=torch.float64)
+        with one_thread(rows > 1):
+            for start in range(0, len(part.x), rows):
+                total += self._sum(part.rows(start, start + rows), rows)
+        return [total]
+
+    def _rows_of_a_stack(self, part: _Sum) -> int:
+        """A number that does not depend on how many records there are. On a GPU it does: there no
+        certificate takes equal rounding for granted."""
+        if part.x.device.type != "cpu":
+            return len(part.x)
+        x = part.x.unsqueeze(1) if self.single else part.x
+        allowed = torch_func_obstacle(self.model, x.shape[2:], x.dtype) is None
+        together = allowed and vmap_batches(self.model, x.shape[1:], x.dtype)
+        return STACK if together and self.rows_at_once(part.theta) >= STACK else 1
+
+    def _sum(self, part: _Sum, rows: int) -> Tensor:
+        """The sum of at most `rows` gradients, with copies of the first one in the places of those
+        that are missing. Kernels round otherwise for other numbers of rows, and threads would share
+        the rows by their places: a gradient would have other bits in another batch."""
+        n = len(part.x)
+        named = {"": part.x, " ": part.y, **part.masks}
+        full = {name: _filled(own, rows) for name, own in named.items()}
+        x, y = full.pop(""), full.pop(" ")
         if self.single:
-            x = x.unsqueeze(1)
-            y = y.unsqueeze(1)
-            masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
-        gradients = self.gradients(part.theta, x, y, masks).double()
+            x, y = x.unsqueeze(1), y.unsqueeze(1)
+            full = {name: mask.unsqueeze(1) for name, mask in full.items()}
+        gradients = self.gradients(part.theta, x, y, full)[:n].double()
         factors = clip_factors(gradients.norm(dim=1), self.clip, part.stats)
-        return [factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)]
+        return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
+
+
+def _filled(rows: Tensor, length: int) -> Tensor:
+    """The rows, and copies of the first one up to this length."""
+    more = length - len(rows)
+    return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more else rows
 
 
 def _most_numbers(device: torch.device) -> int:

@@ -30,7 +30,7 @@ PROBLEMS = {
 
 
 def problem(name, n=23):
-    config, shape, outputs, task = PROBLEMS[name]
+    config, shape, outputs, task = (PROBLEMS | OTHERS)[name]
     torch.manual_seed(1)
     model, x = config.build(shape, outputs), torch.randn(n, *shape)
     y = torch.arange(n) % outputs if outputs > 1 else (torch.arange(n) % 2).float()
@@ -261,24 +261,71 @@ def test_a_record_whose_layers_read_many_rows_stays_within_the_clip(shape):
 LENGTHS = [1, 2, 3, 4, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 160]
 
 
+class Built:
+    """A network that is built the same way for any data."""
+
+    def __init__(self, *layers):
+        self.layers = layers
+
+    def build(self, shape, outputs):
+        return nn.Sequential(*copy.deepcopy(self.layers))
+
+
+OTHERS = {
+    "layer norm": (
+        Built(nn.Linear(5, 9), nn.LayerNorm(9), nn.SiLU(), nn.Linear(9, 3)),
+        (5,),
+        3,
+        Classification(),
+    ),
+    "softplus": (
+        Built(nn.Linear(5, 9), nn.Softplus(), nn.Linear(9, 3)),
+        (5,),
+        3,
+        Classification(),
+    ),
+    "one dimension": (
+        Built(nn.Conv1d(2, 3, 3), nn.ELU(), nn.Flatten(), nn.Linear(24, 3)),
+        (2, 10),
+        3,
+        Classification(),
+    ),
+    "one pixel": (
+        Built(nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 1, 1), nn.Flatten(), nn.Linear(25, 3)),
+        (4, 5, 5),
+        3,
+        Classification(),
+    ),
+    "steps": (
+        Built(nn.Linear(5, 7), nn.Tanh(), nn.Flatten(), nn.Linear(28, 3)),
+        (4, 5),
+        3,
+        Classification(),
+    ),
+}
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", [*PROBLEMS, *OTHERS])
 def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, monkeypatch):
     """So that a record that is absent changes no gradient of another."""
     model, x, y, task = problem(name, max(LENGTHS))
     theta = flatten(model) + 0.1
     gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]))
     norms = []
+    found = []
     factors = module.clip_factors
     monkeypatch.setattr(
-        module, "clip_factors", lambda own, *more: (norms.append(own), factors(own, *more))[1]
+        module, "clip_factors", lambda own, *more: (found.append(own), factors(own, *more))[1]
     )
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for n in LENGTHS:
             for first in (0, n // 2):
+                found.clear()
                 gradients.sum(theta, x[first:n], y[first:n])
+                norms.append(torch.cat(found))
     finally:
         torch.set_num_threads(before)
     whole = norms[-2]

@@ -138,11 +138,12 @@ class ConvolutionPass(FormedPass):
         }
         bias = None if layer.bias is None else parameters[1].flatten()
         weight = parameters[0].reshape(layer.weight.shape)
-        if len(h) == 1:  # would use another kernel
-            two = torch.cat([h, torch.zeros_like(h)])
-            self.written = functional.conv2d(two, weight, bias, **self.window)[:1]
-        else:
-            self.written = functional.conv2d(h, weight, bias, **self.window)
+        # Few rows would use another kernel. Of one pixel, a kernel is a product of matrices.
+        least = LEAST_ROWS if tuple(layer.kernel_size) == (1, 1) else 2
+        more = max(0, least - len(h))
+        rows = torch.cat([h, h.new_zeros((more, *h.shape[1:]))]) if more else h
+        written = functional.conv2d(rows, weight, bias, **self.window)
+        self.written = written[: len(h)] if more else written
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer
