@@ -95,9 +95,14 @@ class ClippedGradients(ABC):
         *,
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
+        alone: bool = False,
     ) -> Work[Tensor]:
-        """Work whose result is that sum."""
-        return _Sum(self, theta, x, y, masks or {}, stats)
+        """Work whose result is that sum.
+
+        alone: whether no bit of a gradient may depend on the other records, as a certificate takes
+            for granted. Kernels then have one thread.
+        """
+        return _Sum(self, theta, x, y, masks or {}, stats, alone)
 
     def sum_alone(self, work: _Sum) -> Tensor:
         """The sum of one piece of work, in pieces that fit in memory."""
@@ -134,6 +139,7 @@ class _Sum(Work[Tensor]):
     y: Tensor
     masks: Masks
     stats: ContributionStats | None
+    alone: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +154,8 @@ class _Sum(Work[Tensor]):
             or not 0 < len(self.x) <= self.gradients.rows_at_once(self.theta)
         ):
             return None
-        return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        alike = ((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        return network, self.alone, *alike
 
     def rows(self, start: int, stop: int) -> _Sum:
         """The sum over some of the records."""
@@ -156,7 +163,8 @@ class _Sum(Work[Tensor]):
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
     def run(self) -> Tensor:
-        with one_thread(len(self.x) * len(self.theta) < WORTH_THREADS):
+        small = len(self.x) * len(self.theta) < WORTH_THREADS
+        with one_thread(self.alone or small):
             return self.gradients.sum_alone(self)
 
     @classmethod
@@ -167,7 +175,8 @@ class _Sum(Work[Tensor]):
             rows //= MAX_NUMBERS_IN_MEMORY // NUMBERS_TOGETHER
         size = max(1, rows // len(first.x))
         pieces = [works[start : start + size] for start in range(0, len(works), size)]
-        return [total for piece in pieces for total in first.gradients.sums(piece)]
+        with one_thread(first.alone):
+            return [total for piece in pieces for total in first.gradients.sums(piece)]
 
 
 class _Chained(ClippedGradients):
