@@ -22,8 +22,13 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.modes import in_mode, seeded_dropout
-from fedpriv.training.network_checks import refuse_shared_state
+from fedpriv.training.network_checks import (
+    refuse_shared_state,
+    torch_func_obstacle,
+    vmap_batches,
+)
 from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, clip_factors, per_group_gradients
+from fedpriv.training.schedule import STACK
 from fedpriv.training.threads import one_thread
 from fedpriv.util.work import Work, run_work
 
@@ -90,9 +95,14 @@ class ClippedGradients(ABC):
         *,
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
+        alone: bool = False,
     ) -> Work[Tensor]:
-        """Work whose result is that sum."""
-        return _Sum(self, theta, x, y, masks or {}, stats)
+        """Work whose result is that sum.
+
+        alone: whether no bit of a gradient may depend on the other records, as a certificate takes
+            for granted. Kernels then have one thread.
+        """
+        return _Sum(self, theta, x, y, masks or {}, stats, alone)
 
     def sum_alone(self, work: _Sum) -> Tensor:
         """The sum of one piece of work, in pieces that fit in memory."""
@@ -129,6 +139,7 @@ class _Sum(Work[Tensor]):
     y: Tensor
     masks: Masks
     stats: ContributionStats | None
+    alone: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +154,8 @@ class _Sum(Work[Tensor]):
             or not 0 < len(self.x) <= self.gradients.rows_at_once(self.theta)
         ):
             return None
-        return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        alike = ((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        return network, self.alone, *alike
 
     def rows(self, start: int, stop: int) -> _Sum:
         """The sum over some of the records."""
@@ -151,7 +163,8 @@ class _Sum(Work[Tensor]):
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
     def run(self) -> Tensor:
-        with one_thread(len(self.x) * len(self.theta) < WORTH_THREADS):
+        small = len(self.x) * len(self.theta) < WORTH_THREADS
+        with one_thread(self.alone or small):
             return self.gradients.sum_alone(self)
 
     @classmethod
@@ -162,7 +175,8 @@ class _Sum(Work[Tensor]):
             rows //= MAX_NUMBERS_IN_MEMORY // NUMBERS_TOGETHER
         size = max(1, rows // len(first.x))
         pieces = [works[start : start + size] for start in range(0, len(works), size)]
-        return [total for piece in pieces for total in first.gradients.sums(piece)]
+        with one_thread(first.alone):
+            return [total for piece in pieces for total in first.gradients.sums(piece)]
 
 
 class _Chained(ClippedGradients):
@@ -192,6 +206,8 @@ class _Chained(ClippedGradients):
             outputs, [own.written for own in passes], lead.view(outputs.shape)
         )
         squares = torch.stack([own.squares(gradient) for own, gradient in zip(passes, gradients)])
+        if squares.shape[1:] != x.shape[:2]:  # each part would be clipped by itself
+            raise ValueError("a layer has more than one row a record")
         norms = squares.sum(0).sqrt()
         factors = [
             clip_factors(own, part.gradients.clip, part.stats) for part, own in zip(parts, norms)
@@ -233,16 +249,44 @@ class _Formed(ClippedGradients):
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         [part] = parts
-        x = part.x
-        y = part.y
-        masks = dict(part.masks)
+        theta = part.theta
+        rows = self._rows_of_a_stack(part)
+        total = theta.new_zeros(len(theta), dtype=torch.float64)
+        with one_thread(rows > 1):
+            for start in range(0, len(part.x), rows):
+                total += self._sum(part.rows(start, start + rows), rows)
+        return [total]
+
+    def _rows_of_a_stack(self, part: _Sum) -> int:
+        """A number that does not depend on how many records there are. On a GPU it does: there no
+        certificate takes equal rounding for granted."""
+        if part.x.device.type != "cpu":
+            return len(part.x)
+        x = part.x.unsqueeze(1) if self.single else part.x
+        allowed = torch_func_obstacle(self.model, x.shape[2:], x.dtype) is None
+        together = allowed and vmap_batches(self.model, x.shape[1:], x.dtype)
+        return STACK if together and self.rows_at_once(part.theta) >= STACK else 1
+
+    def _sum(self, part: _Sum, rows: int) -> Tensor:
+        """The sum of at most `rows` gradients, with copies of the first one in the places of those
+        that are missing. Kernels round otherwise for other numbers of rows, and threads would share
+        the rows by their places: a gradient would have other bits in another batch."""
+        n = len(part.x)
+        named = {"": part.x, " ": part.y, **part.masks}
+        full = {name: _filled(own, rows) for name, own in named.items()}
+        x, y = full.pop(""), full.pop(" ")
         if self.single:
-            x = x.unsqueeze(1)
-            y = y.unsqueeze(1)
-            masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
-        gradients = self.gradients(part.theta, x, y, masks).double()
+            x, y = x.unsqueeze(1), y.unsqueeze(1)
+            full = {name: mask.unsqueeze(1) for name, mask in full.items()}
+        gradients = self.gradients(part.theta, x, y, full)[:n].double()
         factors = clip_factors(gradients.norm(dim=1), self.clip, part.stats)
-        return [factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)]
+        return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
+
+
+def _filled(rows: Tensor, length: int) -> Tensor:
+    """The rows, and copies of the first one up to this length."""
+    more = length - len(rows)
+    return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more else rows
 
 
 def _most_numbers(device: torch.device) -> int:
