@@ -280,9 +280,15 @@ def test_small_sums_have_one_thread_and_large_ones_all(monkeypatch):
         monkeypatch.setattr(module, "WORTH_THREADS", 1)
         gradients.sum(flatten(model), x[:4], y[:4])
         assert torch.get_num_threads() == 2
+        monkeypatch.undo()
+        monkeypatch.setattr(
+            gradients, "sums", lambda parts: (seen.append(torch.get_num_threads()), sums(parts))[1]
+        )
+        runs = [gradients.asked(flatten(model), x[:4], y[:4]) for _ in range(2)]  # side by side
+        type(runs[0]).run_batch(runs)
     finally:
         torch.set_num_threads(before)
-    assert seen == [1, 2]
+    assert seen == [1, 2, 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
