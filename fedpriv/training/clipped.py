@@ -37,8 +37,7 @@ NUMBERS_TOGETHER = 2**20
 its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
 two thirds as long as with 2^18."""
 WORTH_THREADS = 2**17
-"""Numbers of a batch's per-record gradients (rows times parameters) from which several threads are
-used."""
+"""Numbers of per-record gradients (rows times parameters) from which several threads are used."""
 NUMBERS_AT_ONCE = 32
 """Numbers that a processor's widest loop takes at once."""
 BYTES_A_NUMBER = 64
@@ -163,8 +162,7 @@ class _Sum(Work[Tensor]):
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
     def run(self) -> Tensor:
-        small = len(self.x) * len(self.theta) < WORTH_THREADS
-        with one_thread(self.alone or small):
+        with _few_threads([self]):
             return self.gradients.sum_alone(self)
 
     @classmethod
@@ -174,9 +172,20 @@ class _Sum(Work[Tensor]):
         if first.x.device.type == "cpu":
             rows //= MAX_NUMBERS_IN_MEMORY // NUMBERS_TOGETHER
         size = max(1, rows // len(first.x))
-        pieces = [works[start : start + size] for start in range(0, len(works), size)]
-        with one_thread(first.alone):
-            return [total for piece in pieces for total in first.gradients.sums(piece)]
+        totals: list[Tensor] = []
+        for start in range(0, len(works), size):
+            piece = works[start : start + size]
+            with _few_threads(piece):
+                totals += first.gradients.sums(piece)
+        return totals
+
+
+def _few_threads(works: Sequence[_Sum]) -> AbstractContextManager[None]:
+    """Context in which sums of equal batches have one thread, unless they are worth more and may
+    share it."""
+    first = works[0]
+    small = len(works) * len(first.x) * len(first.theta) < WORTH_THREADS
+    return one_thread(first.alone or small)
 
 
 class _Chained(ClippedGradients):

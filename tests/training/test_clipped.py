@@ -348,25 +348,34 @@ def test_small_sums_have_one_thread_and_large_ones_all(monkeypatch):
     networks 21 rounded otherwise in batches of other lengths."""
     model, x, y, task = problem(next(iter(PROBLEMS)), 160)
     gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]))
-    seen = []
     sums = gradients.sums
-    monkeypatch.setattr(
-        gradients, "sums", lambda parts: (seen.append(torch.get_num_threads()), sums(parts))[1]
-    )
+
+    def threads(least: int, *, runs: int = 1, alone: bool = False) -> set[int]:
+        """How many threads sums have when `least` numbers are worth all of them."""
+        seen = set()
+
+        def watched(parts):
+            seen.add(torch.get_num_threads())
+            return sums(parts)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "WORTH_THREADS", least)
+            patch.setattr(gradients, "sums", watched)
+            asked = [
+                gradients.asked(flatten(model), x[:4], y[:4], alone=alone) for _ in range(runs)
+            ]
+            asked[0].run() if runs == 1 else asked[0].run_batch(asked)
+        return seen
+
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        gradients.sum(flatten(model), x[:4], y[:4])
-        monkeypatch.setattr(module, "WORTH_THREADS", 1)
-        gradients.sum(flatten(model), x[:4], y[:4])
-        alone = gradients.asked(flatten(model), x[:4], y[:4], alone=True)
-        alone.run()
-        alone.run_batch([alone, alone])
+        assert threads(2**17) == threads(2**17, runs=2) == {1}
+        assert threads(1) == threads(1, runs=2) == {2}
+        assert threads(1, alone=True) == threads(1, runs=2, alone=True) == {1}
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert seen[:3] == [1, 2, 1]
-    assert set(seen[3:]) == {1}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
