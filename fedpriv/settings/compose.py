@@ -62,12 +62,19 @@ class CommandLine:
                 raise FedprivError(
                     f"--{flag.replace('_', '-')} is not supported; --config-dir adds your own files"
                 )
+        require_folder(known.config_dir)
         trusts = TRUST_CODE in args
         if trusts and not any(word.startswith("resume=") for word in known.overrides):
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
         overrides = with_listed_seeds(known.overrides)
         refuse_lone_words(overrides)
         return CommandLine(overrides, known.multirun, known.config_dir, trusts)
+
+
+def require_folder(config_dir: str | None) -> None:
+    """Raise FedprivError for a --config-dir that is no folder."""
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise FedprivError(f"--config-dir {config_dir}: there is no such folder")
 
 
 def _refuse(message: str) -> NoReturn:

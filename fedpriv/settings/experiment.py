@@ -39,7 +39,7 @@ from fedpriv.models import Model
 from fedpriv.models.convexity import convex_loss
 from fedpriv.rounds.plan import Federation
 from fedpriv.settings.help import near
-from fedpriv.settings.hints import SYNONYMS
+from fedpriv.settings.hints import SYNONYMS, TABLE_KEYS
 from fedpriv.settings.idle_keys import file_values, idle_keys, repeats, require_effect
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
@@ -314,8 +314,11 @@ def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> C
     last = key.rpartition(".")[2]
     if key in SYNONYMS and key not in known:
         return ConfigError(key, "...", f"unknown key; did you mean {SYNONYMS[key]}?")
+    if key in [f"data.{name}" for name in TABLE_KEYS]:
+        return ConfigError(key, "...", f"a key of your own table: data=table {key}=...")
     hint = near(last, [name.rpartition(".")[2] for name in known])
-    found = [name for name in everywhere if last in re.split(r"[._]", name.rpartition(".")[2])]
+    own = [name for name in everywhere if not name.endswith("_target_")]
+    found = [name for name in own if last in re.split(r"[._]", name.rpartition(".")[2])]
     if found and not hint:
         hint = f"did you mean {' or '.join(found[:4])}? "
     allowed = ", ".join(sorted(known)) or "none"

@@ -54,6 +54,13 @@ class ChainLayer:
         return type(self.module), *settings.items(), unbiased, self.reads, self.offset
 
     @property
+    def has_pass(self) -> bool:
+        """Whether it has per-record gradients. A linear layer on sequences has many rows a record,
+        whose gradients would be clipped one by one."""
+        many_rows = type(self.module) is nn.Linear and len(self.read) != 2
+        return self.support.gradients is not None and not many_rows
+
+    @property
     def draws(self) -> bool:
         """Whether it draws random numbers in training."""
         return self.support.dropout is not None and bool(self.module.p)
@@ -123,7 +130,7 @@ class LayerChain:
     @cached_property
     def has_passes(self) -> bool:
         """Whether per-record gradients of all layers with parameters are supported."""
-        return all(not layer.sizes or layer.support.gradients for layer in self.layers)
+        return all(not layer.sizes or layer.has_pass for layer in self.layers)
 
     @cached_property
     def in_place(self) -> bool:
