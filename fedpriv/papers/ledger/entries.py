@@ -218,9 +218,7 @@ def _replication(known: Mapping[str, Any]) -> Replication:
     }
     cases = {question: _case(case or {}) for question, case in given.pop("cases").items()}
     comparisons = tuple(
-        Comparison(
-            **{**each, **{key: tuple(each.get(key, ())) for key in ("places", "questions")}}
-        )
+        Comparison(**{**each, **{key: tuple(each.get(key, ())) for key in ("places", "questions")}})
         for each in given.pop("comparisons")
     )
     given["grids"] = {name: tuple(words) for name, words in given.get("grids", {}).items()}
