@@ -52,7 +52,7 @@ class Comparison:
     quantifier: at how many places the claim says so: "every", "most", "mean" (of all places), or
         "close": the first is nowhere worse by more than `margin`.
     margin: largest difference that does not matter, in units of the metric.
-    places: words that a place's name must contain; empty: all places.
+    places: settings that a place has, or their ends (`n_users=100`, `zipf`); empty: all places.
     questions: that it answers; empty: all of the entry's.
     """
 
