@@ -24,11 +24,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fedpriv.errors import ConfigError, FedprivError
-from fedpriv.settings.experiment import GROUPS, Experiment, build, unknown_key
+from fedpriv.settings.experiment import GROUPS, Experiment, build
 from fedpriv.settings.help import conf_dir, near
 from fedpriv.settings.hints import refuse_file, refuse_flags, refuse_lone_words
 from fedpriv.settings.seeds import with_listed_seeds
 from fedpriv.settings.sweep_composer import Composer
+from fedpriv.settings.typed_values import unknown_key
 
 TRUST_CODE = "--trust-code"
 TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
