@@ -281,13 +281,12 @@ class _Formed(ClippedGradients):
         that are missing. Kernels round otherwise for other numbers of rows, and threads would share
         the rows by their places: a gradient would have other bits in another batch."""
         n = len(part.x)
-        named = {"": part.x, " ": part.y, **part.masks}
-        full = {name: _filled(own, rows) for name, own in named.items()}
-        x, y = full.pop(""), full.pop(" ")
+        x, y = (_filled(own, rows) for own in (part.x, part.y))
+        masks = {name: _filled(mask, rows) for name, mask in part.masks.items()}
         if self.single:
             x, y = x.unsqueeze(1), y.unsqueeze(1)
-            full = {name: mask.unsqueeze(1) for name, mask in full.items()}
-        gradients = self.gradients(part.theta, x, y, full)[:n].double()
+            masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
+        gradients = self.gradients(part.theta, x, y, masks)[:n].double()
         factors = clip_factors(gradients.norm(dim=1), self.clip, part.stats)
         return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
 
