@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Protocol
 
 import numpy as np
@@ -28,10 +29,14 @@ class Weigher(Protocol):
 
     name: of the silo.
     weights: of its units, (n_units,) float64.
+    sums_as_usual: whether `noised_sum` is the one of fedpriv.
     """
 
     name: str
     weights: np.ndarray
+
+    @property
+    def sums_as_usual(self) -> bool: ...
 
     def noised_sum(self, query: Query, job: LocalJob) -> np.ndarray:
         """The result of `NoisedSum`, for this silo alone."""
@@ -53,14 +58,20 @@ class NoisedSum(Work[np.ndarray]):
 
     @property
     def batch_key(self) -> Hashable:
-        """None unless the job has at most one contribution, which compiled code trains."""
-        row = self.one_row
+        """None unless the job has at most one contribution, which compiled code trains, and no
+        subclass makes the message."""
+        row = self.one_row if self._is_ours else None
         return None if row is None else (self.query.session, row.batch_key)
 
     @property
     def one_row(self) -> OneRow | None:
         """The job's contribution as a row of a matrix."""
         return self.job.one_row if isinstance(self.job, OneRowJob) else None
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether `_noised` does what the silo and the encoding would do."""
+        return self.silo.sums_as_usual and type(self.query.encoding) in (NoneType, FixedPoint)
 
     @property
     def nbytes(self) -> int:

@@ -132,6 +132,15 @@ class WeightedSilo(SiloProtocol):
         result: np.ndarray = yield work
         return result
 
+    @property
+    def sums_as_usual(self) -> bool:
+        """Whether `noised_sum` and `weighted_sum` are those of this class, so that the engine may
+        compute the sums of many silos without them."""
+        own = type(self)
+        usual = own.noised_sum is WeightedSilo.noised_sum
+        usual = usual and own.weighted_sum is WeightedSilo.weighted_sum
+        return usual and not vars(self).keys() & {"noised_sum", "weighted_sum"}
+
     def own_weights(self, counts: np.ndarray) -> np.ndarray:
         """The weights of units with these counts, where weights need no counts."""
         shape = (len(self.silos), len(counts))

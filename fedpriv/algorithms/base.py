@@ -246,7 +246,7 @@ class Algorithm(ABC):
 
         query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
             contains the sample.
-        down: vectors of the broadcast, by name.
+        down: vectors of the broadcast, by name; read-only, since silos share them.
         """
         return silo.train_users(query, down["params"])
 

@@ -64,8 +64,12 @@ def _sums(
     alone = silo.streams.system
     x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
     sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats, alone)
-    points = (torch.from_numpy(down[name]) for name in ("params", "previous") if name in down)
-    return WorkList([sums.asked(point.to(data.x.device, torch.float32), rows) for point in points])
+    points = [
+        torch.tensor(down[name], dtype=torch.float32, device=data.x.device)
+        for name in ("params", "previous")
+        if name in down
+    ]
+    return WorkList([sums.asked(point, rows) for point in points])
 
 
 def _mean(

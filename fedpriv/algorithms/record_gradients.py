@@ -237,7 +237,7 @@ class RecordGradients(Algorithm):
         data = silo.data
         device = silo.data.x.device
         points = {
-            name: torch.from_numpy(vector).to(device, torch.float32)
+            name: torch.tensor(vector, dtype=torch.float32, device=device)
             for name, vector in down.items()
         }
         batch = self.method.batches.rows(

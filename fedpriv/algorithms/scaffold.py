@@ -64,7 +64,7 @@ class Scaffold(FedAvg):
             import torch
 
             change = block.vectors.double()
-            drift = -torch.from_numpy(control).to(change.device) - change / distance
+            drift = -torch.tensor(control, device=change.device) - change / distance
             if bool(drift.isfinite().all()):
                 pending["control"] = own + drift[0].cpu().numpy()
             return replace(block, vectors=torch.cat([change, drift], dim=1))

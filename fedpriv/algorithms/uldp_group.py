@@ -170,7 +170,7 @@ class UldpGroup(WholeSilo):
         delta = dp_sgd(
             recipe,
             model=silo.model,
-            theta=torch.from_numpy(params).to(data.x.device, torch.float32),
+            theta=torch.tensor(params, dtype=torch.float32, device=data.x.device),
             x=data.x,
             y=data.y,
             task=silo.task,

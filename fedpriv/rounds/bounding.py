@@ -22,18 +22,28 @@ def bounded(
     bounds: np.ndarray | None = None,
 ) -> Iterator[Step]:
     """Clip contributions to the mechanism's bound, in float64. If the query does not enforce the
-    bound, contributions stay as they are. Users outside of the query's sample are left out.
+    bound, vectors stay as they are. Users outside of the query's sample are left out.
 
     bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
 
     A unit whose contribution contains NaN or infinity contributes nothing, so that it cannot
     destroy the sum; `stats.nonfinite` counts it. Dropping it depends on this unit alone, so the
     sensitivity does not change. Raises ValueError for a unit that contributes twice, since it would
-    move the sum by twice the bound.
+    move the sum by twice the bound, for one that does not exist, and for vectors of another length.
     """
     known: set[int] = set()
 
+    def fitting(block: Contributions) -> Contributions:
+        shape, k = tuple(block.vectors.shape), len(block.units)
+        if shape != (k, query.size):  # numpy would spread a short vector over all coordinates
+            allowed = f"one vector of {query.size} coordinates for each of {k} units"
+            raise ValueError(f"query {query.name}: vectors of shape {shape}; allowed: {allowed}")
+        if k and block.units.min() < 0:  # it would have the weight of another unit
+            raise ValueError(f"query {query.name}: unit {block.units.min()} does not exist")
+        return block
+
     def bound(block: Contributions) -> Contributions | None:
+        fitting(block)
         count = len(known)
         known.update(block.units.tolist())
         if len(known) < count + len(block.vectors):
@@ -57,7 +67,7 @@ def bounded(
         stats.clipped += int((lengths[finite] > limit).sum())
         return Contributions(units, vectors)
 
-    return changed(steps, bound) if query.enforced else steps
+    return changed(steps, bound if query.enforced else fitting)
 
 
 def bounded_rows(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from inspect import GEN_CREATED, getgeneratorstate
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,10 +73,12 @@ class LocalJob:
 
     @property
     def training(self) -> Training | None:
-        """The training that makes the contributions; None where its result is changed, or where an
-        algorithm computes them."""
+        """The training that makes the contributions; None where its result is changed or has been
+        asked for, or where an algorithm computes them."""
         known = self.described
-        return known.training if known is not None and known.steps is self.steps else None
+        if known is None or known.steps is not self.steps or not untouched(known.steps):
+            return None
+        return known.training
 
     @property
     def contributions(self) -> Iterator[Contributions]:
@@ -103,6 +107,11 @@ class LocalJob:
     def map(self, change: Callable[[Contributions], Contributions | None]) -> LocalJob:
         """The job with each block changed; None drops a block."""
         return replace(self, steps=changed(self.steps, change))
+
+
+def untouched(steps: Iterator[Step]) -> bool:
+    """Whether nobody has asked for a step of this generator yet."""
+    return isinstance(steps, GeneratorType) and getgeneratorstate(steps) == GEN_CREATED
 
 
 def advance(steps: Iterator[Step], result: Any = None) -> Step | None:

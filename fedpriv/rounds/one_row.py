@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.bounding import bounded_rows
-from fedpriv.rounds.local_job import LocalJob, Step
+from fedpriv.rounds.local_job import LocalJob, Step, untouched
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo, stream_prefix
 from fedpriv.training.contributions import Contributions, ContributionStats
@@ -72,10 +73,10 @@ class OneRowJob(LocalJob):
     @property
     def one_row(self) -> OneRow | None:
         """The contribution, for those who compute many at once; None for a job that somebody has
-        changed since, as by `map`, or given another noise share."""
+        read, changed since, as by `map`, or given another noise share."""
         if self.known is None or self.known[1] is not self.steps or len(self._noise):
             return None
-        return self.known[0]
+        return self.known[0] if untouched(self.steps) else None
 
 
 def one_row(
@@ -95,6 +96,8 @@ def one_row(
     """
     training = job.training
     plain = query.enforced and query.mechanism.mixing is None and query.n_most is None
+    # An author's bound has been tried on one silo's rows only.
+    plain = plain and type(query.mechanism).bound is Mechanism.bound
     if training is None or not plain or job.pending is not None:
         return None
     data = silo.data

@@ -16,6 +16,7 @@ from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
 from fedpriv.parties.signer import Signer
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.util.read_only import read_only, read_only_values
 
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
@@ -221,12 +222,18 @@ def events_of(queries: tuple[Query, ...]) -> list[Event]:
 class Broadcast:
     """The message that a silo receives at the start of a query.
 
-    vectors: vectors that the algorithm needs at the silo, by name.
+    vectors: vectors that the algorithm needs at the silo, by name. They become read-only: silos of
+        one process share them with each other and with the server.
     sampled: (n_users,) bool as in `Query`; None: silos do not learn the sample.
     """
 
     vectors: dict[str, np.ndarray]
     sampled: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.vectors) is dict:  # from another process, anything may come
+            object.__setattr__(self, "vectors", read_only_values(self.vectors))
+        object.__setattr__(self, "sampled", read_only(self.sampled))
 
 
 @register

@@ -32,7 +32,8 @@ class Silo:
     model: network into which the algorithm loads weights.
     task: loss and metrics.
     plan: public settings of the run.
-    state: arrays that the algorithm stored in earlier rounds; empty in the first round.
+    state: arrays that the algorithm stored in earlier rounds, read-only: a query without a sum
+        changes none of them. Empty in the first round.
     execution: how local training is computed.
     contributors: the units whose vectors the algorithm declares.
     """

@@ -47,6 +47,7 @@ from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
+from fedpriv.util.read_only import read_only_values
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.work import Work
 
@@ -98,7 +99,9 @@ class SiloParticipant(WorkingParticipant):
             model,
             spec.task,
             spec.settings.plan,
-            state={key: value for key, value in memory.items() if not key.startswith(RAW)},
+            state=read_only_values(
+                {key: value for key, value in memory.items() if not key.startswith(RAW)}
+            ),
             execution=spec.execution,
             contributors=self.algo.contributors,
         )
@@ -211,7 +214,7 @@ class SiloParticipant(WorkingParticipant):
             inside = self.silo.name in summed
             if work.pending is not None:
                 state = self.algo.silo_state(self.silo, work.pending, inside)
-                self.silo = replace(self.silo, state=state)
+                self.silo = replace(self.silo, state=read_only_values(state))
             if inside and work.mixes:
                 if work.past is None:
                     raise RuntimeError("the aggregation has not used LocalJob.row")

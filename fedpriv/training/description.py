@@ -6,18 +6,14 @@ The framework decides where a described training runs, and in which batch. The r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
-
-if TYPE_CHECKING:
-    pass
-
+from fedpriv.util.read_only import kept
 
 TRAINERS = "auto", "compiled", "device", "batched", "sequential"
 
@@ -58,7 +54,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Training:
-    """One silo's local training for one query.
+    """One silo's local training for one query. It may run later, so it copies every vector that
+    somebody could still write into.
 
     recipe: how each user trains.
     start: (d,) float64: parameters that every user starts from.
@@ -68,6 +65,8 @@ class Training:
     memory: initial slots of the optimiser by name, (d,) or (1,) each, from earlier
         `Contributions`; empty: the optimiser starts without slots. In both cases the contributions
         have the final slots. None: they do not.
+
+    Raises ValueError for users that are no positions, or come twice.
     """
 
     recipe: Recipe
@@ -76,3 +75,20 @@ class Training:
     pooled: bool = False
     correction: np.ndarray | None = None
     memory: Mapping[str, np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", kept(self.start))
+        if self.users is not None:
+            object.__setattr__(self, "users", _positions(self.users))
+        if self.correction is not None:
+            object.__setattr__(self, "correction", kept(self.correction))
+
+
+def _positions(users: Sequence[int] | np.ndarray) -> np.ndarray:
+    """(k,) int64. A mask of booleans would name the users 0 and 1, and -1 the last one."""
+    found = np.array(users)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise ValueError(f"Training.users: {found.dtype} {found.shape}: positions are integers")
+    if len(found) and (found.min() < 0 or len(np.unique(found)) < len(found)):
+        raise ValueError("Training.users: a position is negative or comes twice")
+    return found.astype(np.int64)

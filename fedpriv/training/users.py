@@ -137,7 +137,7 @@ def local_problem(
     """What the users of a training share."""
 
     def on_device(vector: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(vector).to(data.x.device, torch.float32)
+        return torch.tensor(vector, dtype=torch.float32, device=data.x.device)
 
     check_parameters(model, (torch.float32,))
     shape = tuple(data.x.shape[1:])

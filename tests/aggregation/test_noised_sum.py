@@ -1,7 +1,7 @@
 """Messages made as rows of one matrix, held against those of one silo after the other."""
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,9 +9,12 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.noised_sum import NoisedSum
-from fedpriv.encoding.fixed_point import OutOfRangeError
+from fedpriv.aggregation.plain import Plain, PlainSilo
+from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds import one_row
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
@@ -180,6 +183,59 @@ def test_a_hook_that_comes_between_a_job_and_its_sum_is_seen(monkeypatch):
     hooked_then = assert_same(devices(5), monkeypatch, 1, hooked, batches=[5])
     monkeypatch.undo()
     assert hooked_then != rounds(devices(5), 1)
+
+
+class RoundedSilo(PlainSilo):
+    def noised_sum(self, query, job):
+        return np.round(super().noised_sum(query, job), 1)
+
+
+class SignSilo(PlainSilo):
+    def weighted_sum(self, job):
+        return np.sign(super().weighted_sum(job))
+
+
+@pytest.mark.parametrize("own", [RoundedSilo, SignSilo])
+def test_an_authors_own_sum_is_the_message(own, monkeypatch):
+    exp = devices(5, "algo.noise_multiplier=0")
+    monkeypatch.setattr(Plain, "silo", lambda self, *given: own(*given))
+    seen = assert_same(exp, monkeypatch, number=1, batches=[])
+    monkeypatch.undo()
+    assert seen != rounds(exp, 1)
+
+
+@dataclass(frozen=True)
+class TowardsZero(FixedPoint):
+    """Encodes one silo's vector at a time."""
+
+    def encode(self, signal, owner, noise=None):
+        assert signal.ndim == 1
+        return super().encode(np.trunc(signal * 8) / 8, owner, noise)
+
+
+def test_an_authors_own_encoding_gets_one_vector(monkeypatch):
+    own = Masked.encoding
+
+    def encoding(self, *given, **named):
+        found = own(self, *given, **named)
+        return TowardsZero(found.bits, found.bound, found.parties)
+
+    monkeypatch.setattr(Masked, "encoding", encoding)
+    assert_same(devices(5, "aggregation=masked"), monkeypatch, number=1, batches=[])
+
+
+@dataclass(frozen=True)
+class BlockGaussian(Gaussian):
+    """Scales all rows of a block alike."""
+
+    def bound(self, vectors):
+        norms = vectors.double().norm(dim=1)
+        return vectors.double() * min(1.0, self.clip / float(norms.max())), norms
+
+
+def test_an_authors_own_bound_gets_one_silos_rows(monkeypatch):
+    exp = replace(devices(5), mechanism=BlockGaussian(0.01, 0.1))
+    assert_same(exp, monkeypatch, number=1, batches=[])
 
 
 @settings(

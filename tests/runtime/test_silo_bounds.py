@@ -83,6 +83,23 @@ def test_a_unit_that_comes_twice_is_refused(blocks):
         list(bounded(iter(made), query(), ContributionStats()))
 
 
+@pytest.mark.parametrize("enforced", [True, False])
+@pytest.mark.parametrize(
+    ("units", "rows"),
+    [([1], [[0.5]]), ([1], [[0.1] * 3]), ([1, 2], [[0.1, 0.1]]), ([1], [0.1, 0.1])],
+)
+def test_vectors_of_another_length_are_refused(units, rows, enforced):
+    """A vector of one number would be spread over all coordinates, after it was bounded."""
+    with pytest.raises(ValueError, match="one vector of 2 coordinates"):
+        list(bounded(iter([block(units, *rows)]), query(enforced=enforced), ContributionStats()))
+
+
+def test_a_unit_below_zero_is_refused():
+    """It would have the weight of another unit, and count beside it."""
+    with pytest.raises(ValueError, match="unit -1 does not exist"):
+        list(bounded(iter([block([-1], [0.1, 0.0])]), query(), ContributionStats()))
+
+
 def test_the_share_is_sized_for_the_sum_the_sensitivity_and_the_grid():
     """Drawn anew from the same stream: any other number in its place gives other noise."""
     silo = SimpleNamespace(streams=Streams(0), name="silo0")

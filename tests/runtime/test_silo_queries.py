@@ -113,8 +113,10 @@ def test_a_silo_trains_the_users_that_it_is_told_are_sampled():
     chosen = np.array([True, False])
     for given, expected in ((chosen, chosen), (None, None)):
         algo, own = work()
-        own.respond(Broadcast({}, given))
-        assert algo.asked[0].sampled is expected
+        sent = Broadcast({}, given)
+        own.respond(sent)
+        assert algo.asked[0].sampled is sent.sampled
+        np.testing.assert_array_equal(sent.sampled, expected)
 
 
 def test_a_method_that_bounds_by_itself_counts_by_itself():

@@ -236,7 +236,7 @@ class UserTrainer(BlockTrainer, Generic[State]):
     @torch.inference_mode()
     def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
         for name, vector in memory.items():
-            initial = torch.from_numpy(vector).to(self.problem.start.device)
+            initial = torch.tensor(vector, device=self.problem.start.device)
             counts = name in self.problem.recipe.optimizer.counters
             pieces = [initial] if counts else self.layout.stacks(initial.unsqueeze(0))
             for stack, piece in zip(state.slots[name], pieces, strict=True):
