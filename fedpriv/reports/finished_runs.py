@@ -51,6 +51,8 @@ class Run:
     identity: digests of what it computed with (`fedpriv.runtime.identity.RunIdentity`); empty in
         folders of earlier versions.
     empty_rounds: number of each round that learned nothing: the reason.
+    valid: whether the run says that it protects somebody (dp_valid); None: it does not say.
+    simulated: what its parties left out that parties of their own would do; empty: nothing.
     """
 
     folder: Path
@@ -66,6 +68,8 @@ class Run:
     metric_labels: Mapping[str, str] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     empty_rounds: Mapping[str, str] = field(default_factory=dict)
+    valid: bool | None = None
+    simulated: str = ""
 
     def metric_label(self, metric: str) -> str:
         """What a column of its metrics is made of: `released`, or a diagnostic of something."""
@@ -149,6 +153,8 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
             metric_labels=status.get("labels", {}).get("metrics.csv", {}),
             identity=status.get("identity", {}),
             empty_rounds=status.get("empty_rounds", {}),
+            valid=status.get("dp_valid"),
+            simulated=str(status.get("simulated", "")),
         )
         if not all(isinstance(one, dict) for one in (run.config, run.identity, run.empty_rounds)):
             raise ValueError("not a mapping where one is expected")

@@ -85,6 +85,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
             metrics, epsilon, metric, observer, hidden=public and not _free(labels, metric)
         ),
         "warnings": [text(line) for line in _sequence(status.get("warnings"))],
+        "simulated": text(status.get("simulated")),
         "device": text(status.get("device")),
         "versions": {text(k): text(v) for k, v in _mapping(status.get("versions")).items()},
         "commit": text(status.get("commit")),
