@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import FedprivError
+from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values, require_regular
 
 TABLE_BYTES = 2**28
@@ -116,7 +117,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value)
+        found = plain_number(value) if isinstance(value, str) else float(value)
     except (ValueError, OverflowError):
         return None
     return None if math.isnan(found) else found
