@@ -6,7 +6,7 @@ The sums of one silo after the other (`WeightedSilo.noised_sum`) have the same b
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Protocol
 
@@ -91,9 +91,12 @@ class NoisedSum(Work[np.ndarray]):
         sums: list[np.ndarray] = []
         for start in range(0, len(works), at_once):
             part = works[start : start + at_once]
+            counted = [(row.stats, replace(row.stats)) for row in rows[start:][:at_once] if row]
             try:
                 sums += _noised(part, query)
             except Exception:  # the first silo that fails raises its own error
+                for stats, before in counted:  # which counts its contributions again
+                    vars(stats).update(vars(before))
                 sums += [work.run() for work in part]
         return sums
 

@@ -15,6 +15,7 @@ from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.util.plain_numbers import plain_number
 
 SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
 
@@ -113,7 +114,7 @@ def budget_of(given: str | None, key: str = "--budget") -> float:
     if given is None:
         return math.inf
     try:
-        budget = float(given)
+        budget = plain_number(given)
     except ValueError:
         budget = math.nan
     require(0 < budget < math.inf, key, given, "a positive epsilon")

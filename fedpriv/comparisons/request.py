@@ -18,6 +18,7 @@ from fedpriv.reports.arguments import Parser
 from fedpriv.settings.compose import require_folder, split_words
 from fedpriv.settings.hints import refuse_lone_words
 from fedpriv.settings.seeds import seeds, with_listed_seeds
+from fedpriv.util.plain_numbers import plain_number
 
 SEEDS = "0..4"
 TUNING_SEEDS = 3
@@ -177,7 +178,7 @@ def _epsilon(given: Sequence[str]) -> float:
     text = ",".join(given)
     require(len(given) == 1, "epsilon", text, allowed)
     try:
-        epsilon = float(text)
+        epsilon = plain_number(text)
     except ValueError as error:
         raise ConfigError("epsilon", text, allowed) from error
     require(0 < epsilon < math.inf, "epsilon", text, allowed)

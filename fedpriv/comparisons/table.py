@@ -206,6 +206,10 @@ class ComparisonTable(NotedTable):
             f"every method at certified epsilon {epsilon:g}, for {' and for '.join(protects)}; "
             f"its noise is solved for it; seeds {seeds}"
         ]
+        notes.append(
+            "each epsilon is that of one run: it covers neither the publication of several, nor a "
+            "choice among the methods by their numbers"
+        )
         if len(protects) > 1:
             notes.append("WARNING: equal epsilons of these methods do not mean equal privacy")
         off = [ln for ln in self.lines if abs(ln.summary.certified / epsilon - 1) > EQUAL]

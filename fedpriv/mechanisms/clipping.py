@@ -10,6 +10,9 @@ from fedpriv.errors import require
 if TYPE_CHECKING:
     import torch
 
+LEAST = 1e-100
+"""Smallest bound: the squares of vectors near it would be zero soon, and their norms with them."""
+
 
 def clipped_rows(vectors: torch.Tensor, clip: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of (k, d) scaled down to L2 norm `clip` where theirs is larger. Returns (k, d) float64
@@ -27,8 +30,8 @@ def clipped_rows(vectors: torch.Tensor, clip: float) -> tuple[torch.Tensor, torc
 
 def check_clip_and_noise(clip: float, noise_multiplier: float) -> None:
     """Raise ConfigError for settings that no mechanism with noise has."""
-    bounded = "a positive finite bound (mechanism=none to not clip)"
-    require(0 < clip < math.inf, "algo.clip", clip, bounded)
+    bounded = f"a finite bound of at least {LEAST:g} (mechanism=none to not clip)"
+    require(LEAST <= clip < math.inf, "algo.clip", clip, bounded)
     noisy = 0 <= noise_multiplier < math.inf
     finite = "zero or a positive finite number"
     require(noisy, "algo.noise_multiplier", noise_multiplier, finite)

@@ -17,14 +17,17 @@ from fedpriv.runs.labels import UNKNOWN
 from fedpriv.util.untrusted_files import (
     TABLE_BYTES,
     read_json,
-    read_plain_yaml,
+    read_plain_values,
     require_regular,
 )
 
 if TYPE_CHECKING:
     from fedpriv.settings.experiment import Experiment
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError)
+UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    yaml.YAMLError,
+)
 """Errors that a damaged file of a run may cause; those of pandas are ValueErrors."""
 EPSILON_COLUMNS = {"round", "observer", "unit", "method", "certified", "claimed"}
 
@@ -48,6 +51,8 @@ class Run:
     identity: digests of what it computed with (`fedpriv.runtime.identity.RunIdentity`); empty in
         folders of earlier versions.
     empty_rounds: number of each round that learned nothing: the reason.
+    valid: whether the run says that it protects somebody (dp_valid); None: it does not say.
+    simulated: what its parties left out that parties of their own would do; empty: nothing.
     """
 
     folder: Path
@@ -63,6 +68,8 @@ class Run:
     metric_labels: Mapping[str, str] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     empty_rounds: Mapping[str, str] = field(default_factory=dict)
+    valid: bool | None = None
+    simulated: str = ""
 
     def metric_label(self, metric: str) -> str:
         """What a column of its metrics is made of: `released`, or a diagnostic of something."""
@@ -140,14 +147,19 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
             **{key: status[key] for key in ("label", "metric", "delta", "randomness")},
             metrics=_table(folder / "metrics.csv"),
             epsilon=_table(folder / "epsilon.csv"),
-            config=yaml.load(read_plain_yaml(folder / "config.yaml"), Loader=_LOADER) or {},
+            config=read_plain_values(folder / "config.yaml") or {},
             observer=status.get("observer", RELEASED_MODEL),
             records=status.get("records"),
             metric_labels=status.get("labels", {}).get("metrics.csv", {}),
             identity=status.get("identity", {}),
             empty_rounds=status.get("empty_rounds", {}),
+            valid=status.get("dp_valid"),
+            simulated=str(status.get("simulated", "")),
         )
-        rows = len(run.metrics) and len(run.epsilon) and isinstance(run.config, dict)
+        if not all(isinstance(one, dict) for one in (run.config, run.identity, run.empty_rounds)):
+            raise ValueError("not a mapping where one is expected")
+        _ = run.seed  # raises for one that is no number
+        rows = len(run.metrics) and len(run.epsilon)
         if not rows or run.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:
             raise ValueError("a table lacks rows or columns")
     except UNREADABLE as error:
@@ -159,10 +171,6 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 def _table(path: Path) -> pd.DataFrame:
     require_regular(path, TABLE_BYTES)
     return pd.read_csv(path)
-
-
-# Ten times as fast as SafeLoader, if PyYAML was built with libyaml.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = None) -> pd.DataFrame:

@@ -128,6 +128,9 @@ class Report(NotedTable):
                 "simulation: noise comes from a seed; epsilons are those of the same runs with "
                 "real noise"
             )
+        notes += self._unprotected()
+        runs = [run for group in self.groups for run in group.runs]
+        notes += sorted({f"simulation: {run.simulated}" for run in runs if run.simulated})
         for best in self.best:
             group = best.summary.group
             notes.append(
@@ -162,6 +165,15 @@ class Report(NotedTable):
             for name in ("source", "code")
         )
         return f"the runs of a row differ in their seed alone: data {records}, code {code}"
+
+    def _unprotected(self) -> list[str]:
+        """A sentence about each row with real noise that protects nobody all the same."""
+        return [
+            f"WARNING: {group.name}: NOT private: its runs say that they protect nobody (dp_valid "
+            "is false)"
+            for group in self.groups
+            if any(run.randomness == "system" and run.valid is False for run in group.runs)
+        ]
 
     def _empty_rounds(self) -> list[str]:
         """A sentence about each row with rounds that learned nothing."""

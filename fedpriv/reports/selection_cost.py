@@ -55,6 +55,13 @@ class Selection:
         states = [read_status(self.folder / str(number)) for number in range(len(self.draw.chosen))]
         if any(INVENTED in state.get("not_covered", []) for state in states):
             return "not covered: users are drawn over those that the data set names"
+        if unprotected := _numbers(
+            state.get("randomness") == "system"
+            and state.get("state") == "done"
+            and state.get("dp_valid") is not True
+            for state in states
+        ):
+            return f"not covered: these runs protect nobody (dp_valid): {unprotected}"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
         if missing := _numbers(state.get("state") != "done" for state in states):
             return f"not covered: these runs of the draw are not done: {missing}"

@@ -16,7 +16,7 @@ from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
 from fedpriv.runs.folder import STATUS, read_status
 from fedpriv.runs.journal import in_progress
-from fedpriv.util.untrusted_files import read_plain_yaml
+from fedpriv.util.untrusted_files import read_plain_values
 
 MAX_SHOWN = 40
 """A longer list shows only runs that are not done."""
@@ -54,7 +54,7 @@ def run_states(folder: Path) -> list[RunState]:
 def _overrides(path: Path) -> str:
     """Empty if the file cannot be read."""
     try:
-        words = yaml.safe_load(read_plain_yaml(path / ".hydra" / "overrides.yaml"))
+        words = read_plain_values(path / ".hydra" / "overrides.yaml")
         return " ".join(map(str, words or []))
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         return ""

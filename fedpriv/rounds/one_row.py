@@ -5,8 +5,8 @@ bounded as rows of one matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -58,17 +58,19 @@ class OneRowJob(LocalJob):
     """
 
     known: tuple[OneRow, Iterator[Step]] | None = None
-    _noise: np.ndarray = field(default_factory=lambda: np.zeros(0), init=False)
+    _noise: ClassVar[np.ndarray] = np.zeros(
+        0
+    )  # no field: it would be set after `noise`, and lose it
 
     @property  # type: ignore[misc]
     def noise(self) -> np.ndarray:
         if not len(self._noise) and self.known is not None:
-            self._noise = self.known[0].draw()
+            self.noise = self.known[0].draw()
         return self._noise
 
     @noise.setter
     def noise(self, noise: np.ndarray) -> None:
-        self._noise = noise
+        vars(self)["_noise"] = noise
 
     @property
     def one_row(self) -> OneRow | None:

@@ -246,6 +246,7 @@ class RunRecords:
             repeated_rounds=self.repeated,
             device=prepared.device,
             devices=self.devices,
+            simulated=prepared.session.simulated,
             trainer=prepared.trainer,
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fedpriv.errors import ConfigError
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import seeded_dropout
+from fedpriv.training.untouched import appearance
 
 REAL = torch.float32, torch.float64
 
@@ -48,6 +49,48 @@ def refuse_shared_state(model: nn.Module) -> None:
             raise refused(part, f"{allowed} (layer {name}; GroupNorm does neither)")
 
 
+class Memory:
+    """What a network could remember a record by, and how it looks now."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.values = [list(vars(part).values()) for part in model.modules()]  # ids stay theirs
+        self.looks = appearance(model)
+        self.tensors = self._versions()
+
+    def _versions(self) -> list[tuple[int, int]]:
+        found = [*self.model.buffers()]
+        for part in self.model.modules():
+            found += [own for own in vars(part).values() if isinstance(own, Tensor)]
+        return [(id(own), own._version) for own in found]
+
+    def require_unchanged(self) -> None:
+        """Raise ConfigError if passes since then have left something in the network."""
+        if appearance(self.model) != self.looks or self._versions() != self.tensors:
+            raise remembers(self.model)
+
+
+def remembers(model: nn.Module) -> ConfigError:
+    """The error for a network in which a record leaves something for the next one."""
+    return refused(
+        model, "a network that keeps nothing from one pass to the next, for gradients of records"
+    )
+
+
+def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether a training pass over records of `shape` changes attributes of a network's parts."""
+    own = copy.deepcopy(model).train()
+    before = Memory(own)
+    device = next((each.device for each in own.parameters()), None)
+    with torch.no_grad(), seeded_dropout(device or torch.device("cpu"), 0):
+        own(torch.zeros((2, *shape), dtype=dtype, device=device))
+    try:
+        before.require_unchanged()
+    except ConfigError:
+        return True
+    return False
+
+
 def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
     """The name of a buffer that a training pass over records of `shape` writes to.
 
@@ -78,7 +121,7 @@ def torch_func_obstacle(
             return refused(part, f"no backward hooks for gradients of records (layer {name})")
     buffer = changing_buffer(model, shape, dtype)
     if buffer is None:
-        return None
+        return remembers(model) if _remembers(model, shape, dtype) else None
     return refused(model, f"no buffers that change in training ({buffer}) for those of records")
 
 

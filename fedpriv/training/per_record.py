@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -10,7 +11,8 @@ from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.network_checks import torch_func_obstacle, vmap_batches
+from fedpriv.training.network_checks import Memory, torch_func_obstacle, vmap_batches
+from fedpriv.training.untouched import has_hidden_attributes
 from fedpriv.training.vectors import call, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
@@ -28,9 +30,13 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     """
 
     def loss(
-        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
+        parameters: dict[str, Tensor],
+        x: Tensor,
+        y: Tensor,
+        buffers: dict[str, Tensor],
+        network: nn.Module = model,
     ) -> Tensor:
-        outputs = call(model, parameters, x, buffers)
+        outputs = call(network, parameters, x, buffers)
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
 
     one = grad(loss)
@@ -44,11 +50,15 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         torch.func cannot tell."""
         leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
         found = []
+        memory = Memory(model)
+        hidden = has_hidden_attributes(model)
         for i in range(len(x)):
             own = {name: buffer[i] for name, buffer in buffers.items()}
             with torch.enable_grad():
-                mean = loss(leaves, x[i], y[i], own)
+                network = copy.deepcopy(model) if hidden else model
+                mean = loss(leaves, x[i], y[i], own, network)
             found.append(torch.autograd.grad(mean, [*leaves.values()], materialize_grads=True))
+        memory.require_unchanged()  # what a record leaves would move the gradients of the next ones
         return {name: torch.stack(pieces) for name, pieces in zip(leaves, zip(*found))}
 
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from fedpriv.errors import require
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.supported import SUPPORTED
+from fedpriv.training.modes import kept_generators
 from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
 from fedpriv.training.untouched import untouched
@@ -68,13 +70,16 @@ class RecordDropout:
         }
         hooks = [layer.register_forward_pre_hook(note) for layer in names]
         try:
-            with torch.no_grad():
+            with torch.no_grad(), kept_generators(example.device):
+                before = _beside_torch()
                 if vmap_batches(self.model, tuple(example.shape), example.dtype):
                     found.clear()
                     torch.func.vmap(self.model, randomness="error")(example.unsqueeze(0))
                 else:
                     found.clear()
                     _require_no_draws(self.model, example)
+                if _beside_torch() != before:
+                    raise RuntimeError("the network draws random numbers of Python or numpy")
             once = len({name for name, _, _ in found}) == len(found)
         except RuntimeError as error:
             if "random" not in str(error):
@@ -119,6 +124,13 @@ def _generators(device: torch.device) -> list[Tensor]:
     """The states of torch's generators that a network on `device` may draw from."""
     own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
     return [torch.get_rng_state(), *own]
+
+
+def _beside_torch() -> tuple[object, ...]:
+    """The states of the generators of Python and numpy, which records would share by their
+    places."""
+    name, words, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - networks draw from it
+    return random.getstate(), name, np.asarray(words).tobytes(), *rest
 
 
 @cached_by_model

@@ -72,6 +72,27 @@ def read_plain_yaml(path: Path) -> str:
     return text
 
 
+def read_plain_values(path: Path) -> Any:
+    """The values of a YAML file: texts, numbers, truth values and nulls, in lists and in mappings
+    with texts as keys. Raises ValueError or OSError, or yaml.YAMLError."""
+    values = yaml.load(read_plain_yaml(path), Loader=_PARSER)
+    _require_plain(values)
+    return values
+
+
+def _require_plain(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"it has the key {key!s:.60}, which is no text")
+            _require_plain(one)
+    elif isinstance(value, list):
+        for one in value:
+            _require_plain(one)
+    elif not (value is None or isinstance(value, str | int | float)):
+        raise ValueError(f"it has the value {value!s:.60}, which is neither text nor number")
+
+
 def links_and_devices(folder: Path) -> Iterator[Path]:
     """The entries of a folder that are neither folders nor regular files of one name. Who writes to
     a file of several names (hard links) may change it elsewhere."""

@@ -107,6 +107,36 @@ def test_parts_of_a_matrix_have_the_same_bits(monkeypatch):
     assert_same(devices(8), monkeypatch, batches=[8, 8])
 
 
+def test_a_matrix_that_fails_counts_each_contribution_once(monkeypatch):
+    """Every silo then makes its own message, and counts again."""
+
+    def late(works, query):
+        noised(works, query)
+        raise RuntimeError("after counting")
+
+    from fedpriv.aggregation import noised_sum
+
+    noised = noised_sum._noised
+    monkeypatch.setattr(noised_sum, "_noised", late)
+    seen = assert_same(devices(5), monkeypatch)
+    assert all(stats.units == 5 for _, stats, _, _ in seen)
+
+
+def test_a_noise_share_that_is_given_to_a_job_stays(monkeypatch):
+    given = []
+
+    def batch(works):
+        for work in works:
+            noise = np.full(work.query.size, 7.0)
+            job = replace(work.job, noise=noise)
+            given.append(np.array_equal(job.noise, noise) and job.one_row is None)
+        return [work.run() for work in works]
+
+    monkeypatch.setattr(NoisedSum, "run_batch", staticmethod(batch))
+    rounds(devices(3), 1)
+    assert given == [True] * 3
+
+
 def make_nan(run):
     run.silo_data[2].x[:] = np.nan
 

@@ -36,7 +36,7 @@ def test_exit_codes(tmp_path, capsys):
     assert code(written(tmp_path, claims="unknown")) == 1
 
 
-@pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "x"])
+@pytest.mark.parametrize("budget", ["0", "-1", "nan", "inf", "x", "1_0", "\uff11"])
 def test_a_wrong_budget_is_refused(tmp_path, budget):
     with pytest.raises(ConfigError, match="budget"):
         main([written(tmp_path), f"--budget={budget}"])

@@ -176,6 +176,15 @@ def test_invented_users_are_not_covered(swept, tmp_path):
     assert "users are drawn over those" in selection(folder).cost
 
 
+def test_runs_that_protect_nobody_are_not_covered(swept, tmp_path):
+    folder = copied(swept, tmp_path)
+    for name, valid in (("0", True), ("1", False)):
+        path = folder / name / "status.json"
+        changed = {"randomness": "system", "dp_valid": valid}
+        path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert "these runs protect nobody (dp_valid): 1" in selection(folder).cost
+
+
 def test_a_run_that_was_not_drawn_is_not_covered(swept, tmp_path):
     folder = copied(swept, tmp_path)
     (folder / "0").rename(folder / "2")

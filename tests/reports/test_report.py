@@ -14,6 +14,7 @@ from fedpriv.reports.compare import compare_groups, holm, paired_p
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
+from fedpriv.runs.folder import RunFolder
 
 ACCURACIES = {"AVG": ([0.81, 0.85, 0.88], [0.70, 0.75, 0.71]), "SGD": ([0.80, 0.80, 0.79], None)}
 """Of three seeds, by method and clip."""
@@ -135,3 +136,14 @@ def test_many_groups_are_compared_with_one(tmp_path):
     done = run("table", ".", "--against", "AVG", cwd=tmp_path)
     assert done.returncode == 2
     assert "AVG, clip=3" in done.stderr
+
+
+def test_a_table_says_which_runs_protect_nobody_and_what_was_simulated(tmp_path):
+    for name, valid in (("AVG", False), ("SGD", True)):
+        fake_run(tmp_path / name, name, [0.1, 0.4], (1.0, None))
+        status = {"randomness": "system", "dp_valid": valid, "simulated": "one process"}
+        RunFolder(tmp_path / name).status(**status)
+    notes = Report.of(find_runs([tmp_path])).notes()
+    warned = [note for note in notes if "NOT private" in note]
+    assert [note.partition(":")[2].partition(":")[0].strip() for note in warned] == ["AVG"]
+    assert notes.count("simulation: one process") == 1

@@ -394,3 +394,41 @@ def test_a_gpu_agrees_with_the_processor(name):
     own = (t.to("cuda") for t in (theta, x, y))
     got = clipped_gradients(model, task, 1.0, shape=shape).sum(*own)
     torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+class Counting(nn.Module):
+    """Its output depends on how many records came before."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.LSTM(2, 4, batch_first=True)
+        self.out = nn.Linear(4, 3)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        rows, _ = self.hidden(x.reshape(len(x), 4, 2) * (self.calls % 7))
+        return self.out(rows[:, -1])
+
+
+class Stateful(Counting):
+    """An LSTM that goes on with the state of the last record."""
+
+    def __init__(self):
+        super().__init__()
+        self.state = None
+
+    def forward(self, x):
+        fits = self.state is not None and self.state[0].shape[1] == len(x)
+        rows, state = self.hidden(x.reshape(len(x), 4, 2), self.state if fits else None)
+        self.state = tuple(each.detach() for each in state)
+        return self.out(rows[:, -1])
+
+
+@pytest.mark.parametrize("network", [Counting, Stateful])
+def test_a_network_that_remembers_the_last_record_is_refused(network):
+    """A record that is absent would move the gradients of all later ones."""
+    model = network()
+    gradients = clipped_gradients(model, Classification(), 0.1, shape=(8,))
+    with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
+        gradients.sum(flatten(model), torch.randn(5, 8), torch.zeros(5, dtype=torch.int64))

@@ -1,4 +1,5 @@
 import copy
+import random
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -350,6 +351,18 @@ class Jitter(nn.Linear):
         return super().forward(x + torch.rand_like(x))
 
 
+class JitterOfPython(Jitter):
+    """One draw for all records of a stack: one record absent moves others into another stack."""
+
+    def forward(self, x):
+        return nn.Linear.forward(self, x * random.random())
+
+
+class JitterOfNumpy(Jitter):
+    def forward(self, x):
+        return nn.Linear.forward(self, x * float(np.random.rand()))  # noqa: NPY002
+
+
 class TwiceDropped(nn.Module):
     def __init__(self):
         super().__init__()
@@ -359,7 +372,11 @@ class TwiceDropped(nn.Module):
         return self.dropout(self.linear(self.dropout(x))).sum(-1)
 
 
-@pytest.mark.parametrize("model", [Jitter(), TwiceDropped()], ids=["jitter", "twice"])
+@pytest.mark.parametrize(
+    "model",
+    [Jitter(), JitterOfPython(), JitterOfNumpy(), TwiceDropped()],
+    ids=lambda model: type(model).__name__,
+)
 def test_random_numbers_that_no_record_has_a_key_for_are_refused(model):
     with pytest.raises(ConfigError, match="random numbers in training only from"):
         train(model, torch.randn(4, 5), torch.zeros(4), Score(), WHOLE)

@@ -11,6 +11,7 @@ from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
 from fedpriv.claims.plain_yaml import load
 from fedpriv.errors import DataError
+from fedpriv.util.plain_numbers import plain_number
 
 FILTERS = ("SVTPrivacy", "PercentilePrivacy", "ExcludeVars", "GaussianPrivacy")
 
@@ -138,7 +139,7 @@ def _options(words: list[str]) -> dict[str, str]:
 
 def _number(text: Any) -> float | None:
     try:
-        return float(text)
+        return plain_number(text) if isinstance(text, str) else float(text)
     except (TypeError, ValueError):
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.data.table.read import Cells
+from fedpriv.data.table.read import Cells, number_of
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
     REGRESSION,
@@ -179,10 +179,9 @@ def _targets(cells: Cells, label: Label, rules: Rules) -> tuple[np.ndarray, np.n
     column = cells.frame[label.column]
     if column.dtype != np.float64:
         texts = [str(text) for text in column.cat.categories]
-        try:
-            numbers = np.array([*map(float, texts), np.nan])
-        except ValueError:
-            raise cells.error(label.column, _first_text(column), "a number is expected") from None
+        numbers = np.array([*map(number_of, texts), np.nan])
+        if np.isnan(numbers[:-1]).any():
+            raise cells.error(label.column, _first_text(column), "a number is expected")
         values = numbers[column.cat.codes.to_numpy()]
     else:
         values = column.to_numpy()
@@ -238,11 +237,6 @@ def _first_text(column: object) -> np.ndarray:
     """Which cells of a categorical column are no numbers, (n,) bool."""
     texts = [str(text) for text in column.cat.categories]  # type: ignore[attr-defined]
     codes: np.ndarray = column.cat.codes.to_numpy()  # type: ignore[attr-defined]
-    wrong = []
-    for place, text in enumerate(texts):
-        try:
-            float(text)
-        except ValueError:
-            wrong.append(place)
+    wrong = [place for place, text in enumerate(texts) if np.isnan(number_of(text))]
     found = np.isin(codes, wrong)
     return found if found.any() else codes >= 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.data.table.people import same_form
-from fedpriv.data.table.read import Cells
+from fedpriv.data.table.read import Cells, number_of
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
     REGRESSION,
@@ -227,7 +227,4 @@ def _horizon(cells: Cells, name: str) -> tuple[float, float]:
 
 
 def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text)) and "_" not in text
-    except ValueError:
-        return False
+    return math.isfinite(number_of(text))

@@ -284,7 +284,7 @@ def _values(
                 skipinitialspace=True,
                 skip_blank_lines=True,
                 low_memory=False,
-                float_precision="round_trip",  # as Python's float, see `_number_of`
+                float_precision="round_trip",  # as Python's float, see `number_of`
             )
     except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
@@ -300,7 +300,7 @@ def _has_truths(column: pd.Series) -> bool:
     )
 
 
-def _number_of(text: str) -> float:
+def number_of(text: str) -> float:
     """The number that a text writes, NaN if it writes none. A cell means the same whichever other
     cells its column has, so that no row changes how another is read."""
     try:
@@ -317,22 +317,29 @@ def _stripped(column: pd.Series, form: Format, *, keep: bool) -> pd.Series:
     import pandas as pd
 
     if column.dtype.kind in "iuf" and not keep:
-        return column.astype(np.float64)
+        return _without_marks(column.astype(np.float64), form)
     codes, found = pd.factorize(column.astype(object))
     marks = {"", *form.missing}
     stripped = [str(value).strip() for value in found]
     if not keep:
         plain = [one.replace(form.decimal, ".") if form.decimal != "." else one for one in stripped]
-        numbers = np.array([_number_of(one) for one in plain], dtype=np.float64)
+        numbers = np.array([number_of(one) for one in plain], dtype=np.float64)
         real = np.array([one not in marks for one in stripped], dtype=bool)
         if not np.isnan(numbers[real]).any():  # also where all are missing
-            return pd.Series(np.append(numbers, np.nan)[codes], index=column.index)
+            values = pd.Series(np.append(numbers, np.nan)[codes], index=column.index)
+            return _without_marks(values, form)
     names = sorted({one for one in stripped if one not in marks})
     place = {one: number for number, one in enumerate(names)}
     new = np.array([place.get(one, -1) for one in stripped] + [-1])
     return pd.Series(
         pd.Categorical.from_codes(new[codes], pd.Index(names, dtype=object)), index=column.index
     )
+
+
+def _without_marks(numbers: pd.Series, form: Format) -> pd.Series:
+    """Numbers without those that stand for a missing value, however they are written: the mark -999
+    means -999.0 too. It depends on no other cell."""
+    return numbers.mask(numbers.isin([number_of(mark) for mark in form.missing]))
 
 
 def _refuse_odd_cells(cells: Cells) -> None:

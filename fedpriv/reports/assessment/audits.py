@@ -41,7 +41,7 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
             "--audit", folder, "an audit of the settings of this run (seed and rounds may differ)"
         )
     return {
-        "folder": folder.resolve().name,
+        "folder": files.text(folder.resolve().name),
         "file": files.file_digest(path),
         "made": files.text(found.get("made")),
         "made_by": files.text(found.get("made_by")),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedpriv.errors import FedprivError
+from fedpriv.errors import DataError, FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.run_facts import Facts, headline
 from fedpriv.runs.tables import MARKED
@@ -24,6 +24,8 @@ CLOSE = 1e-6
 """Relative difference of two epsilons that counts as rounding."""
 MOST_ROUNDS = 10_000
 """Rounds that are accounted one by one; a longer run whose rounds differ is not recomputed."""
+TABLES = "fedpriv.data.table."
+"""Beginning of the names of data sets that need a schema file, or else their records."""
 FINEST = 1e-5
 """Finest grid of losses that is recomputed: a finer one could fill the memory."""
 
@@ -128,6 +130,8 @@ def _epsilons(folder: Path, facts: Facts) -> Facts:
         return _check(what, UNKNOWN, "epsilon.csv has no row")
     try:
         known, why = _recomputed(folder, facts)
+    except DataError:  # its text may show what a file on this machine holds
+        return _check(what, UNKNOWN, "the schema of the table could not be read")
     except FedprivError as error:
         return _check(what, UNKNOWN, files.text(error))
     except (ValueError, TypeError, KeyError, ArithmeticError, MemoryError) as error:
@@ -147,14 +151,18 @@ def _epsilons(folder: Path, facts: Facts) -> Facts:
 def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float], str]:
     """The smallest certificate of each observer, unit, adjacency and group; or why there is none.
 
-    Reads no data, and imports no class outside fedpriv.
+    Reads no records, and imports no class outside fedpriv: the settings may name any file of this
+    machine.
     """
     from fedpriv.algorithms.base import Algorithm
     from fedpriv.runs.epsilon_forecast import EpsilonForecast
     from fedpriv.runs.stored_config import read_config, rounds_repeated
     from fedpriv.settings.experiment import build
 
-    exp = build(read_config(folder), trust_code=False)
+    config = _with_known_numbers(read_config(folder), facts)
+    if config is None:
+        return {}, "they depend on records, which this report does not read"
+    exp = build(config, trust_code=False)
     chooses = type(exp.algo).training_records is not Algorithm.training_records
     if exp.algo.queries_need_allocation or chooses:
         return {}, "they depend on who owns which records, which this report does not read"
@@ -169,3 +177,18 @@ def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float
         about = row.observer, row.unit, row.adjacency, row.group
         found[about] = min(row.certified, found.get(about, math.inf))
     return found, ""
+
+
+def _with_known_numbers(config: dict[str, Any], facts: Facts) -> dict[str, Any] | None:
+    """The settings with the public numbers of users and silos that the run stated, where they leave
+    them to the data; None if only records say what is needed."""
+    data, allocator = config.get("data"), config.get("allocator")
+    if not isinstance(data, dict) or not isinstance(allocator, dict):
+        return config  # refused where it is built
+    if str(data.get("_target_")).startswith(TABLES) and data.get("schema") is None:
+        return None
+    stated = {name: facts["users"][name] for name in ("n_users", "n_silos")}
+    open_ended = [name for name in stated if name in allocator and allocator[name] is None]
+    if any(stated[name] is None for name in open_ended):
+        return None
+    return config | {"allocator": allocator | {name: stated[name] for name in open_ended}}

@@ -50,14 +50,14 @@ def contents(
     """
     runs = []
     for path in run_folders(folder):
-        facts = run_facts(path, public=public)
+        facts = run_facts(path, name=run_name(path, folder), public=public)
         facts["checks"] = checks(path, facts, recompute=recompute)
         runs.append(facts)
     sweep = not (folder / "status.json").exists()
     return {
         "schema": SCHEMA,
         "kind": "sweep" if sweep else "run",
-        "folder": folder.resolve().name,
+        "folder": files.text(folder.resolve().name),
         "made": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "made_by": f"fedpriv {fedpriv.__version__}",
         "renderer": renderer_digest(),
@@ -87,6 +87,13 @@ def run_folders(folder: Path) -> list[Path]:
     if len(found) > MOST_RUNS:
         raise FedprivError(f"{folder}: {len(found)} runs are too many for one report ({MOST_RUNS})")
     return found
+
+
+def run_name(path: Path, folder: Path) -> str:
+    """The name of a run in a report on `folder`: of its own folder, or within a sweep the way to
+    it, since the runs of several methods may have folders of one name."""
+    inside = path != folder
+    return files.text(path.relative_to(folder).as_posix() if inside else path.resolve().name)
 
 
 def assumptions(runs: Sequence[Facts]) -> list[Facts]:

@@ -37,6 +37,7 @@ def _evidence_of(run: Facts) -> Iterator[Html]:
             ("Versions", versions),
             ("Commit of fedpriv", code(run["commit"]) if run["commit"] else "not recorded"),
             ("Trained on", run["device"]),
+            ("Simulated", run["simulated"]),
             ("Repeated rounds", run["rounds_repeated"] or ""),
             ("Ended by", run["reason"]),
             *((f"Warning {n}", line) for n, line in enumerate(run["warnings"], 1)),

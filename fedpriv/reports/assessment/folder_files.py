@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import FedprivError
-from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_yaml, require_regular
+from fedpriv.util.plain_numbers import plain_number
+from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values, require_regular
 
 TABLE_BYTES = 2**28
 """Size limit of a table."""
@@ -46,7 +47,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        values = yaml.safe_load(read_plain_yaml(path))
+        values = read_plain_values(path)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
     return values if isinstance(values, dict) else {}
@@ -55,7 +56,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def read_overrides(folder: Path) -> list[str] | None:
     """The words of the run's command; None if they were not recorded, or cannot be read."""
     try:
-        words = yaml.safe_load(read_plain_yaml(folder / ".hydra" / "overrides.yaml"))
+        words = read_plain_values(folder / ".hydra" / "overrides.yaml")
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return None
     return [text(word) for word in words] if isinstance(words, list) else None
@@ -116,7 +117,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value)
+        found = plain_number(value) if isinstance(value, str) else float(value)
     except (ValueError, OverflowError):
         return None
     return None if math.isnan(found) else found

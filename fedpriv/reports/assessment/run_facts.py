@@ -42,9 +42,10 @@ PRIVATE_DIGESTS = ("source", "records", "allocation")
 LEFT_OUT = "left out"
 
 
-def run_facts(folder: Path, *, public: bool) -> Facts:
+def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
     """The facts of the run in a folder.
 
+    name: of the run in the report.
     public: leave out what is computed from private records without noise.
 
     Raises FedprivError, naming the file, for files that cannot be read.
@@ -57,7 +58,7 @@ def run_facts(folder: Path, *, public: bool) -> Facts:
     labels = _mapping(_mapping(status.get("labels")).get("metrics.csv"))
     metric = text(status.get("metric"))
     return {
-        "folder": folder.resolve().name,
+        "folder": name,
         "state": _state(folder, status),
         "reason": text(status.get("reason")) if not public else "",
         "updated": text(status.get("updated")),
@@ -75,7 +76,7 @@ def run_facts(folder: Path, *, public: bool) -> Facts:
         "randomness": text(status.get("randomness")),
         "dp_valid": status.get("dp_valid") if isinstance(status.get("dp_valid"), bool) else None,
         "observer": observer,
-        "delta": number(status.get("delta")),
+        "delta": _finite(status.get("delta")),
         "epsilons": last_epsilons(epsilon),
         "not_covered": [text(line) for line in _sequence(status.get("not_covered"))],
         "metric": metric,
@@ -84,6 +85,7 @@ def run_facts(folder: Path, *, public: bool) -> Facts:
             metrics, epsilon, metric, observer, hidden=public and not _free(labels, metric)
         ),
         "warnings": [text(line) for line in _sequence(status.get("warnings"))],
+        "simulated": text(status.get("simulated")),
         "device": text(status.get("device")),
         "versions": {text(k): text(v) for k, v in _mapping(status.get("versions")).items()},
         "commit": text(status.get("commit")),
@@ -247,7 +249,12 @@ def _digests(
         "settings": files.digest_of(settings),
         "settings_of_audits": files.digest_of(comparable(settings)),
     }
-    return own | found
+    return found | own
+
+
+def _finite(value: object) -> float | None:
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
 
 
 def _plain(value: float | None) -> float | str | None:

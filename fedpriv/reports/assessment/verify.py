@@ -18,7 +18,13 @@ from typing import Any
 from fedpriv.crypto.signatures import VerificationKey
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.contents import SCHEMA, alarms, renderer_digest, run_folders
+from fedpriv.reports.assessment.contents import (
+    SCHEMA,
+    alarms,
+    renderer_digest,
+    run_folders,
+    run_name,
+)
 from fedpriv.reports.assessment.page import JSON_BEGINS, JSON_ENDS, page
 from fedpriv.reports.assessment.run_facts import DIGESTED
 from fedpriv.reports.assessment.signing import (
@@ -28,6 +34,7 @@ from fedpriv.reports.assessment.signing import (
     split_page,
     values_verify,
 )
+from fedpriv.reports.audit_file import AUDIT
 from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
 
 
@@ -66,6 +73,8 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
         raise FedprivError(f"{path}: cannot be read ({files.text(error)})") from error
     is_json = content.lstrip()[:1] == b"{"
     found = _verified_json(content) if is_json else _verified_page(content)
+    if found.key.low_order:
+        raise AlteredError("its key has a low order: anybody can sign with it")
     if key is not None and key.raw != found.key.raw:
         raise AlteredError(f"signed with another key: {found.key.fingerprint}")
     return found
@@ -76,9 +85,9 @@ def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
     from fedpriv.reports.assessment.run_facts import reported_files
 
     found = run_folders(folder)
-    paths = {path.resolve().name: path for path in found}
+    paths = {run_name(path, folder): path for path in found}
     if len(paths) < len(found):
-        twins = Counter(path.resolve().name for path in found)
+        twins = Counter(run_name(path, folder) for path in found)
         return sorted(f"{name}: several folders" for name, count in twins.items() if count > 1)
     lines = [
         f"{name}: not in the report"
@@ -97,7 +106,17 @@ def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
                 lines.append(f"{run['folder']}/{name}: changed")
         added = reported_files(path, public=bool(values.get("public"))) - run["files"].keys()
         lines += [f"{run['folder']}/{name}: not in the report" for name in added]
-    return sorted(lines)
+    return sorted(lines + _changed_audits(values, folder))
+
+
+def _changed_audits(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """A line for each audit within the folder that is not the one of the report."""
+    lines = []
+    for audit in values.get("audits", []):
+        path = folder / Path(audit["folder"]).name / AUDIT
+        if path.is_file() and files.file_digest(path) != audit["file"]:
+            lines.append(f"{audit['folder']}/{AUDIT}: changed")
+    return lines
 
 
 UNSIGNED = (
@@ -169,8 +188,16 @@ def _require_fields(values: Mapping[str, Any]) -> None:
     """Raise AlteredError unless the values that are printed or compared are there."""
     runs = values.get("runs")
     fits = all(isinstance(values.get(name), str) for name in ("made", "folder"))
+    audits = values.get("audits", [])
+    fits = fits and isinstance(audits, list) and all(map(_has_digest, audits))
     if not fits or not isinstance(runs, list) or not all(map(_has_files, runs)):
         raise AlteredError("its contents do not fit the schema, and were signed so")
+
+
+def _has_digest(audit: object) -> bool:
+    return isinstance(audit, dict) and all(
+        isinstance(audit.get(name), str) for name in ("folder", "file")
+    )
 
 
 def _has_files(run: object) -> bool:

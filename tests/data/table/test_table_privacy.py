@@ -10,9 +10,9 @@ import pytest
 import fedpriv
 from fedpriv.data.artificial import Artificial
 from fedpriv.data.stability import ADD_REMOVE
-from fedpriv.data.table.read import given_frame
+from fedpriv.data.table.read import Format, given_frame, read_cells
 from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
-from fedpriv.errors import ConfigError
+from fedpriv.errors import ConfigError, DataError
 from fedpriv.testing import experiment
 
 PUBLIC = Schema(
@@ -209,6 +209,37 @@ def test_the_type_of_a_column_changes_no_record_of_another_user(tmp_path, remark
     for record in after:
         before.remove(record)  # raises ValueError for a record with another fate
     assert len(before) == 2
+
+
+ODD_SPELLINGS = {
+    "a mark that is a number": ("9.9e1", "5\u00a0"),
+    "a mark beside a decimal point": ("99,0", "1.5"),
+}
+
+
+@pytest.mark.parametrize("what", ODD_SPELLINGS)
+def test_the_spelling_of_a_number_changes_no_cell_of_another_user(tmp_path, what):
+    """pandas knows 99.0 as the mark 99 only in columns that it reads as numbers itself."""
+    own, other = ODD_SPELLINGS[what]
+    form = Format(";", "," if "," in own else ".", missing=("99",))
+
+    def age(*cells):
+        (tmp_path / "visits.csv").write_text("\n".join(["age;sex", *cells, ""]))
+        return read_cells(tmp_path / "visits.csv", form, ()).frame["age"].iloc[0]
+
+    assert np.isnan(age(f"{own};f", "3;f"))
+    assert np.isnan(age(f"{own};f", f"{other};m"))
+
+
+@pytest.mark.parametrize("odd", ["1_0", "\uff15"])
+def test_a_label_that_only_python_reads_as_a_number_is_refused(table, odd):
+    """It would be read as a text with all labels of the column, and move the coins of their
+    rows."""
+    schema = replace(PUBLIC, label=Label("died", "regression", range=(0, 20)))
+    whole = rows()
+    exp = table([*whole[:5], whole[5][:-1] + odd, *whole[6:]], "data.split=record", schema=schema)
+    with pytest.raises(DataError, match=r"line 7, column died: .*: a number is expected"):
+        exp.data.load(exp.streams)
 
 
 READ_OFF = {

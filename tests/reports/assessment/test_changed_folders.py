@@ -27,10 +27,31 @@ def test_an_untouched_folder_has_no_changes(folder, values):
 
 
 def test_a_copy_beside_an_altered_run_does_not_stand_for_it(folder, values):
-    """Reports name a run by its folder's own name."""
+    """Reports name a run by its way from the sweep's folder."""
     shutil.copytree(folder / "run", folder / "z" / "run")
     (folder / "run" / "status.json").write_text('{"dp_valid": true}')
-    assert changed_files(values, folder) == ["run: several folders"]
+    assert changed_files(values, folder) == ["run/status.json: changed", "z/run: not in the report"]
+
+
+def test_runs_of_two_methods_may_have_folders_of_one_name(folder, values):
+    for method in ("one", "two"):
+        shutil.copytree(folder / "run", folder / method / "seed=0")
+    shutil.rmtree(folder / "run")
+    runs = [values["runs"][0] | {"folder": f"{method}/seed=0"} for method in ("one", "two")]
+    assert not changed_files({"public": False, "runs": runs}, folder)
+    (folder / "two" / "seed=0" / "status.json").write_text("{ }")
+    found = changed_files({"public": False, "runs": runs}, folder)
+    assert found == ["two/seed=0/status.json: changed"]
+
+
+def test_an_audit_that_was_changed_is_named(folder, values):
+    (folder / "audit").mkdir()
+    path = folder / "audit" / "audit.json"
+    path.write_text("{}")
+    audits = [{"folder": "audit", "file": file_digest(path)}]
+    assert not changed_files(values | {"audits": audits}, folder)
+    path.write_text('{"jobs": []}')
+    assert changed_files(values | {"audits": audits}, folder) == ["audit/audit.json: changed"]
 
 
 def test_a_file_that_was_added_is_named(folder, values):

@@ -3,6 +3,7 @@
 import csv
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -267,6 +268,66 @@ def test_values_of_any_kind_make_a_page(seeded, value):
     values = contents(seeded, recompute=False)
     SCHEMA.validate(values)
     page(values)
+
+
+SETTINGS_OF_A_STRANGER = {
+    "a number as a key": "1: x",
+    "a nested null as a key": "own: {null: x}",
+    "a date": "own: 2020-01-01",
+    "an endless seed": "seed: .inf",
+}
+
+
+@pytest.mark.parametrize("line", SETTINGS_OF_A_STRANGER.values(), ids=SETTINGS_OF_A_STRANGER)
+def test_settings_of_any_kind_end_in_one_line_or_make_a_page(seeded, line):
+    """Alone, and in the table of a sweep."""
+    settings = (seeded / "config.yaml").read_text()
+    assert "seed: 0\n" in settings
+    (seeded / "config.yaml").write_text(settings.replace("seed: 0", line))
+    refused = []
+    for folder in (seeded, seeded.parent):
+        try:
+            values = contents(folder, recompute=False)
+        except FedprivError as error:
+            refused.append(str(error))
+            continue
+        SCHEMA.validate(values)
+        page(values)
+    assert all("config.yaml: cannot be read" in line for line in refused)
+    assert not any("\n" in line for line in refused)
+
+
+@pytest.mark.parametrize("name", ["ab\u202egnp.exe", os.fsdecode(b"x\xffy")])
+def test_invisible_signs_in_the_name_of_a_folder_are_shown(seeded, name):
+    other = seeded.parent / name
+    seeded.rename(other)
+    for folder in (other, seeded.parent):
+        values = contents(folder, recompute=False)
+        SCHEMA.validate(values)
+        shown = page(values).decode()
+        assert all(sign == "\n" or sign.isprintable() for sign in shown)
+
+
+def test_digests_of_a_stranger_do_not_stand_for_those_of_the_settings(seeded):
+    true = contents(seeded, recompute=False)["runs"][0]["digests"]
+    rewrite(seeded / "status.json", identity={"settings": "0", "settings_of_audits": "0"})
+    found = contents(seeded, recompute=False)["runs"][0]["digests"]
+    assert found == {name: true[name] for name in found}
+
+
+@pytest.mark.parametrize("key", ["path", "schema"])
+def test_no_file_that_the_settings_name_is_shown(seeded, tmp_path, key):
+    """The settings may name any file on the machine of who makes the report."""
+    (tmp_path / "private.csv").write_text("secret: 1\nsecret2: [a\n")
+    settings = yaml.safe_load((seeded / "config.yaml").read_text())
+    settings["data"] = {"_target_": "fedpriv.data.table.table.Table"}
+    settings["data"] |= {key: str(tmp_path / "private.csv")}
+    if key == "path":
+        settings["data"] |= {"label": "died", "one_row_per_user": True}
+    (seeded / "config.yaml").write_text(yaml.safe_dump(settings))
+    [check] = contents(seeded)["runs"][0]["checks"][-1:]
+    assert check["result"] == "not checked"
+    assert "secret" not in check["why"]
 
 
 def test_code_of_a_stranger_is_not_run(seeded, tmp_path, monkeypatch):

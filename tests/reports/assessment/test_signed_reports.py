@@ -78,6 +78,22 @@ def test_every_altered_byte_is_found(signed, tmp_path, name):
     assert found == ALTERATIONS
 
 
+@pytest.mark.parametrize("name", ["report.html", "report.json"])
+def test_a_key_with_which_anybody_can_sign_is_refused(signed, tmp_path, name):
+    """The neutral element as a key, and as the signature's point: valid for every content."""
+    key, signature = bytes([1]) + bytes(31), bytes([1]) + bytes(63)
+    values = own_values(signed, "mallory")
+    values["signer"]["key"] = key.hex()
+    if name == "report.html":
+        ending = f"key={key.hex()} signature={signature.hex()} -->\n"
+        forged = page(values) + f"<!-- fedpriv-report-signature/1 {ending}".encode()
+    else:
+        forged = canonical(values | {"signature": signature.hex()})
+    (tmp_path / name).write_bytes(forged)
+    with pytest.raises(AlteredError, match="low order"):
+        verify(tmp_path / name)
+
+
 def test_a_signature_in_capitals_is_an_altered_file(signed, tmp_path):
     content = (signed / "report.json").read_bytes()
     written = json.loads(content)["signature"].encode()
