@@ -11,8 +11,9 @@ class Dense final : public Layer {
  public:
   Dense(Context& c, int64_t inputs, int64_t outputs, bool biased, bool lowest)
       : c(c), n(inputs), m(outputs), n_row(padded(n)), m_row(padded(m)), biased(biased), lowest(lowest),
-        weights(c.parameters.place(n_row * m_row)), bias(c.parameters.place(m)),
-        y(c.memory.take<float>(c.rows * m_row)), turned(c.memory.take<float>(m_row * n_row)) {
+        apart(c.parameters.apart && c.rows == 1), weights(c.parameters.place(n_row * m_row)),
+        bias(c.parameters.place(m)), read(c.memory.take<double>(apart ? n_row : 0)),
+        from_above(c.memory.take<double>(apart ? m_row : 0)), y(c.memory.take<float>(c.rows * m_row)), turned(c.memory.take<float>(m_row * n_row)) {
     c.gradients.need(std::max(n_row, m_row));
   }
 
@@ -32,9 +33,25 @@ class Dense final : public Layer {
       transpose(c.parameters.weights + weights, n, m, turned);
       product(Plain{g, m_row}, rows, m, turned, n_row, n_row, below, n_row, Set{});
     }
+    if (apart) return keep(g), below;
     product(Transposed{x, n_row}, n, rows, g, m_row, m_row, target + weights, m_row, Add{});
     if (biased) add_rows(g, rows, m_row, target + bias);
     return below;
+  }
+
+  bool keeps_factors() const override { return apart; }
+
+  double square() const override {
+    doubles a{}, g{};
+    for (int64_t i = 0; i < n_row; i += LANES) a += load<doubles>(read + i) * load<doubles>(read + i);
+    for (int64_t j = 0; j < m_row; j += LANES) g += load<doubles>(from_above + j) * load<doubles>(from_above + j);
+    return total(g) * (total(a) + biased);
+  }
+
+  void add_gradient(double factor, double* sum) const override {
+    for (int64_t i = 0; i < n; ++i)
+      if (read[i] != 0) add_above(factor * read[i], sum + weights + i * m_row);
+    if (biased) add_above(factor, sum + bias);
   }
 
   void pack(const float*& flat, float* own) const override {
@@ -51,10 +68,22 @@ class Dense final : public Layer {
 
  private:
   static constexpr int64_t FEW_ROWS = 7;  // up to which dot products are faster; measured
+
+  void keep(const float* g) {
+    for (int64_t i = 0; i < n_row; i += LANES) store(read + i, exact(first(n - i, load(x + i))));
+    for (int64_t j = 0; j < m_row; j += LANES) store(from_above + j, exact(first(m - j, load(g + j))));
+  }
+
+  void add_above(double factor, double* to) const {
+    for (int64_t j = 0; j < m_row; j += LANES)
+      store(to + j, load<doubles>(to + j) + factor * load<doubles>(from_above + j));
+  }
+
   Context& c;
   const int64_t n, m, n_row, m_row;
-  const bool biased, lowest;
+  const bool biased, lowest, apart;
   const int64_t weights, bias;
+  double *read, *from_above;
   float *x = nullptr, *y, *turned;
 };
 
