@@ -113,9 +113,17 @@ def test_epsilon_as_files(tmp_path):
     assert found[0]["noise"] == {"update": 5.0}
     assert {row["certified"] for row in found[1]["epsilons"]} == {None}  # nothing is certified
     table = pd.read_csv(tmp_path / "a.csv")
-    assert len(table) == sum(len(one["epsilons"]) for one in found)
-    assert list(table.columns[:3]) == ["algo", "noise", "round"]
+    words = ["algo", "rounds", "noise", "unit", "adjacency", "delta"]  # a row for each setting
+    assert list(table.columns) == [*words, "released model", "server", "silo"]
+    assert list(table["algo"]) == ["uldp_avg", "uldp_group_max"]
+    last = [row["certified"] for row in found[0]["epsilons"] if row["round"] == 2]
+    assert table["silo"][0] in last
+    assert np.isinf(table["silo"][1])
     assert len((tmp_path / "a.md").read_text().splitlines()) == len(table) + 2
+    assert run("epsilon", "rounds=2", "--out", "b.csv", cwd=tmp_path).returncode == 0
+    alone = pd.read_csv(tmp_path / "b.csv")
+    assert list(alone.columns[:3]) == ["noise", "round", "observer"]
+    assert set(alone["round"]) == {1, 2}
     refused = run("epsilon", "--out", "a.pdf", cwd=tmp_path)
     assert refused.stderr == "fedpriv: --out=a.pdf: a file that ends in .json, .csv, .md\n"
 

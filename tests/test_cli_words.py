@@ -3,6 +3,7 @@
 import pytest
 
 from fedpriv import cli
+from fedpriv.comparisons.request import Request
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.help import conf_dir
@@ -85,6 +86,9 @@ def test_wrong_words_are_refused_in_one_line(words, says):
         (["data=visits.parquet"], "data=visits.parquet: a name, not a path; "),
         (["model=./net.py"], "--config-dir folder finds your own folder/model/name.yaml"),
         (["epsilon=2"], "did you mean accountant.target?"),
+        (["target=2"], "did you mean accountant.target?"),
+        (["data.path=visits.csv"], "data.path=...: a key of your own table: data=table data.path="),
+        (["--config-dir", "nowhere"], "--config-dir nowhere: there is no such folder"),
         (["delta=1e-6"], "did you mean accountant.delta?"),
         (["epochs=3"], "did you mean algo.local_epochs?"),
         (["algo=ULDP-AVG"], "did you mean uldp_avg?"),
@@ -96,6 +100,19 @@ def test_what_somebody_may_have_meant_is_said(words, says):
         composed(*cli._chosen(words)[1])
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["algo", "uldp_avg,uldp_sgd"], "algo: settings have an equals sign; write algo=uldp_avg"),
+        (["algo=a,b", "--config-dir", "nowhere"], "--config-dir nowhere: there is no such folder"),
+    ],
+)
+def test_compare_says_it_too(words, says):
+    with pytest.raises(FedprivError) as error:
+        Request.parse(words)
+    assert says in str(error.value)
 
 
 def test_a_runs_folder_is_not_a_command(tmp_path):

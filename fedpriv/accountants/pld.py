@@ -221,6 +221,8 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
     """Privacy losses of one release, in both directions, on multiples of `interval`."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
+    from fedpriv.accountants.mixture_losses import mixture_distribution
+
     if _is_plain(mixture):  # the same distribution, ten times faster
         return pld.from_gaussian_mechanism(
             mixture.standard_deviation,
@@ -228,13 +230,7 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
             log_mass_truncation_bound=-_LOG_TAIL,
             sampling_prob=mixture.sampling_probs[-1],
         )
-    return pld.from_mixture_gaussian_mechanism(
-        mixture.standard_deviation,
-        mixture.sensitivities,
-        mixture.sampling_probs,
-        value_discretization_interval=interval,
-        log_mass_truncation_bound=-_LOG_TAIL,
-    )
+    return mixture_distribution(mixture, interval, -_LOG_TAIL)
 
 
 def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:

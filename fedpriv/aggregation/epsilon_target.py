@@ -178,6 +178,11 @@ class SolvedTarget:
             f"unit {self.unit} ({self.adjacency}), against the {self.observer}"
         )
 
+    @property
+    def meaning(self) -> str:
+        """What is bounded, for several targets alike."""
+        return f"{KEY} bounds: {self.observer}, {self.unit} ({self.adjacency})"
+
 
 def beyond_target(rows: Iterable[EpsilonRow], target: SolvedTarget) -> list[str]:
     """A line for each observer and unit with a larger epsilon than the target, which bounds that of

@@ -61,9 +61,9 @@ def _sums(
     def keys() -> np.ndarray:
         return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
 
-    sums = BatchSums(
-        clip, silo.model, silo.task, data.x.unsqueeze(1), data.y.unsqueeze(1), keys, stats
-    )
+    alone = silo.streams.system
+    x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
+    sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats, alone)
     points = (torch.from_numpy(down[name]) for name in ("params", "previous") if name in down)
     return WorkList([sums.asked(point.to(data.x.device, torch.float32), rows) for point in points])
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.reports.arguments import Parser
-from fedpriv.settings.compose import split_words
+from fedpriv.settings.compose import require_folder, split_words
+from fedpriv.settings.hints import refuse_lone_words
 from fedpriv.settings.seeds import seeds, with_listed_seeds
 
 SEEDS = "0..4"
@@ -84,6 +85,8 @@ class Request:
     def parse(args: Sequence[str]) -> Request:
         """Raises FedprivError with one line for words that are no comparison."""
         given = _parser().parse_intermixed_args(args)
+        require_folder(given.config_dir)
+        refuse_lone_words(given.words)
         fixed, swept = split_words(with_listed_seeds(given.words))
         values = _values(fixed, swept)
         epsilon = _epsilon(values.pop("epsilon", []))

@@ -191,7 +191,7 @@ class ComparisonTable(NotedTable):
                 "n": str(line.summary.n),
                 "noise": line.noise,
                 "certified": f"{line.summary.certified:.4f}",
-                f"minus {self.reference_label}": _number(line.difference, "+.4f"),
+                f"minus {self.reference_label}": _number(line.difference, "+z.4f"),
                 "corrected p": _number(line.holm, ".3g") + stars(line.holm),
             }
             rows.append(row)

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.files import RemoteFile, locate, warn_if_partial
 from fedpriv.data.split import stratified
-from fedpriv.errors import DataError
+from fedpriv.errors import DataError, require
 from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 from fedpriv.util.untrusted_files import read_bytes
@@ -117,15 +117,27 @@ class Mnist(DataSet):
     Kato et al., Uldp-FL (PVLDB 2024), pool the 60,000 and 10,000 records and split them again,
     stratified, into 60,000 and 10,000. Reads MNIST/raw/*-ubyte (or .gz) below `root`, the layout of
     torchvision.
+
+    images: number of training images kept, drawn at random; None for all. All test images stay.
     """
+
+    images: int | None = None
 
     shape = (1, 28, 28)
     outputs = 10
     task = Classification()
 
+    def __post_init__(self) -> None:
+        allowed = "1 or more, or null"
+        require(self.images is None or self.images >= 1, "data.images", self.images, allowed)
+
     def load(self, streams: Streams) -> Corpus:
         images, labels, tests = read_all(self.root)
         train, test = stratified(labels, tests, streams.generator("train/test split"))
+        if self.images is not None:
+            allowed = f"at most {len(train)}, the number of training images, or null"
+            require(self.images <= len(train), "data.images", self.images, allowed)
+            train = np.sort(streams.generator("images").permutation(train)[: self.images])
         return Corpus(_records(images[train], labels[train]), _records(images[test], labels[test]))
 
 

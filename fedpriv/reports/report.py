@@ -141,7 +141,7 @@ class Report(NotedTable):
             for pair in self.comparisons:
                 p = f"p = {pair.p:.3g}, corrected {pair.holm:.3g}"
                 notes.append(
-                    f"{pair.one.name} minus {pair.other.name}: {pair.difference:+.4f}, n = "
+                    f"{pair.one.name} minus {pair.other.name}: {pair.difference:+z.4f}, n = "
                     f"{pair.n}, {p if pair.p == pair.p else 'the same at every seed'}"
                 )
         elif len(self.groups) > MAX_PAIRED_GROUPS:

@@ -198,19 +198,18 @@ def _compare(console: Console, costs: Sequence[Cost]) -> None:
             cells.append("\n".join(calibrations(cost.forecast, budget)) if budget else "")
         table.add_row(*cells)
     console.print(table)
-    for number, cost in enumerate(costs):
-        if cost.forecast.target:
-            own = " ".join(f"{key}={column[number]}" for key, column in swept)
-            _line(console, f"{own}: {cost.forecast.target.text}")
+    for text in dict.fromkeys(target.meaning for cost in costs if (target := cost.forecast.target)):
+        _line(console, text)
     _show_assumptions(console, costs)
 
 
 def _swept(costs: Sequence[Cost]) -> list[tuple[str, list[str]]]:
-    """The keys whose values differ, with the value of each configuration."""
+    """The keys whose values differ, with the value of each configuration; not the number of rounds,
+    which has a column of its own."""
     values = [dict(word.split("=", 1) for word in cost.words if "=" in word) for cost in costs]
     keys = list(dict.fromkeys(key for own in values for key in own))
     columns = [(key, [own.get(key, "") for own in values]) for key in keys]
-    return [(key, column) for key, column in columns if len(set(column)) > 1]
+    return [(key, column) for key, column in columns if key != "rounds" and len(set(column)) > 1]
 
 
 def _show_assumptions(console: Console, costs: Sequence[Cost]) -> None:
@@ -258,17 +257,34 @@ def _json(costs: Sequence[Cost]) -> str:
 
 
 def _table(costs: Sequence[Cost]) -> tuple[list[str], list[list[str]]]:
-    """A row for each configuration, round, observer and method, unrounded."""
-    swept = _swept(costs)
+    """Unrounded: of one configuration a row for each round, observer and method; of several a row
+    for each, with the certified epsilon of each observer after all rounds."""
+    return _long_table(costs[0]) if len(costs) == 1 else _wide_table(costs)
+
+
+def _long_table(cost: Cost) -> tuple[list[str], list[list[str]]]:
     fields = ("round", "observer", "unit", "group", "adjacency", "method", "certified", "claimed")
+    noise = noise_text(cost.forecast.plan.noise_multipliers)
+    values = [[getattr(row, name) for name in fields] for row in cost.rows]
+    rows = [[noise, *("" if value is None else str(value) for value in own)] for own in values]
+    return ["noise", *fields], rows
+
+
+def _wide_table(costs: Sequence[Cost]) -> tuple[list[str], list[list[str]]]:
+    swept = _swept(costs)
+    seen = list(dict.fromkeys(row.observer for cost in costs for row in cost.last))
     rows = []
     for number, cost in enumerate(costs):
         own = [column[number] for _, column in swept]
         noise = noise_text(cost.forecast.plan.noise_multipliers)
-        for row in cost.rows:
-            values = [getattr(row, name) for name in fields]
-            rows.append([*own, noise, *("" if value is None else str(value) for value in values)])
-    return [*(key for key, _ in swept), "noise", *fields], rows
+        decisive = [row.adjacency for row in cost.last if row.unit == cost.unit]
+        adjacency = "; ".join(dict.fromkeys(decisive))
+        delta = str(cost.forecast.exp.accountant.delta)
+        observers = {row.observer for row in cost.last}
+        epsilons = [str(cost.headline(name)) if name in observers else "" for name in seen]
+        rows.append([*own, str(cost.rounds), noise, cost.unit, adjacency, delta, *epsilons])
+    keys = [key for key, _ in swept]
+    return [*keys, "rounds", "noise", "unit", "adjacency", "delta", *seen], rows
 
 
 def _csv(costs: Sequence[Cost]) -> str:

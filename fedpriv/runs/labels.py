@@ -110,7 +110,7 @@ TABLES: dict[str, dict[str, Label]] = {
             (
                 *("rounds", "label", "metric", "observer", "delta", "randomness", "dp_valid"),
                 *("not_covered", "labels", "device", "parameters", "versions", "warnings"),
-                *("tracker", "noise", "target", "epsilon", "users", "commit", "trainer"),
+                *("tracker", "noise", "target", "epsilon", "users", "commit", "trainer", "devices"),
             ),
             FREE,
         ),

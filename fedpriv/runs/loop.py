@@ -24,7 +24,7 @@ from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
 from fedpriv.runs.progress import OnRound, Progress, summary
-from fedpriv.runs.records import RunRecords, labels_of, with_labels
+from fedpriv.runs.records import RunRecords, beyond_processors, labels_of, with_labels
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.trackers.base import Log, numbers, tracked
@@ -107,7 +107,7 @@ def train(
                 rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
-            private = _is_private(experiment, prepared, rows)
+            private = _is_private(experiment, prepared, rows, records.devices)
             folder.status(
                 state="done",
                 reason=ending,
@@ -157,18 +157,21 @@ def _bounded(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _is_private(experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow]) -> bool:
+def _is_private(
+    experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow], devices: list[str]
+) -> bool:
     """Whether the released model has a certificate: system randomness, bounded contributions,
     a finite epsilon that rests on more than the author's word, no invented users if it speaks of
     users, and nothing in the model that was read off the records without noise. On a GPU no epsilon
     that takes equal rounding for granted: there it was seen to fail.
 
     rows: the epsilon rows of the last round.
+    devices: of all processes of the run.
     """
     queries = prepared.plan.query_parameters.values()
     clips = all(parameters.mechanism.clips for parameters in queries)
     released = [row for row in rows if row.observer == RELEASED_MODEL]
-    on_gpu = prepared.device.startswith("cuda")
+    on_gpu = beyond_processors(devices)
     finite = any(
         math.isfinite(row.certified)
         and row.status != DECLARED

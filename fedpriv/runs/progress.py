@@ -26,6 +26,8 @@ from fedpriv.util.wide_console import wide_console
 
 PATIENCE = 15.0
 """Seconds of silence before the first message; the interval doubles with each message."""
+LONG_ROUND = 5.0
+"""Seconds of a first round that predict the others."""
 PIPED_SECONDS = 30.0
 """Without a terminal, a round that ends this many seconds after the last line is shown as well."""
 
@@ -100,7 +102,7 @@ class Progress:
         self.rounds = rounds
         self.completed = completed
         self.on_round = on_round or (lambda number: None)
-        self._started = self._shown = time.monotonic()
+        self._started = self._first = self._shown = time.monotonic()
         self.metric = metric
         self.quiet = quiet
         self.console = Console(stderr=True)
@@ -135,6 +137,8 @@ class Progress:
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`. If it was not evaluated, repeat the last metrics."""
         self.number = number
+        if number == self.completed + 1:
+            self._first = time.monotonic()
         self._patience.restart()
         self.on_round(number)
         if epsilon is not None:
@@ -160,10 +164,19 @@ class Progress:
         return due
 
     def _line(self, number: int) -> str:
-        here = number - self.completed
-        seconds = (time.monotonic() - self._started) / here * (self.rounds - number)
-        left = f"  {time_left(seconds)}" if number < self.rounds else ""
-        return f"round {number}/{self.rounds}  {self.text}{left}"
+        left = self._seconds_left(number)
+        told = f"  {time_left(left)}" if left else ""
+        return f"round {number}/{self.rounds}  {self.text}{told}"
+
+    def _seconds_left(self, number: int) -> float | None:
+        """The predicted time of the rounds after `number`; None if too little is known. A short
+        first round says little: what is loaded and compiled in it may take most of it."""
+        later = number - self.completed - 1
+        if later > 0:
+            each = (time.monotonic() - self._first) / later
+        else:
+            each = self._first - self._started
+        return each * (self.rounds - number) if later > 0 or each > LONG_ROUND else None
 
     def expect(self, estimate: Estimate) -> None:
         """Show a prediction. The bar shows the predicted time left until the first round ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from fedpriv.rounds.query import events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.rounds_without_result import account_for_aborts, account_for_empty_rounds
@@ -38,6 +39,16 @@ ALWAYS_UNCOVERED = (
 ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
+
+DEVICES = "devices"
+"""The entry of a checkpoint's identity with the devices of all processes so far."""
+UNKNOWN = "unknown"
+"""The device of a checkpoint that names none."""
+
+
+def beyond_processors(devices: Iterable[str]) -> bool:
+    """Whether rounds ran elsewhere than on a processor, or may have."""
+    return any(device != "cpu" for device in devices)
 
 
 @dataclass
@@ -73,6 +84,15 @@ class RunRecords:
     @property
     def options(self) -> RunOptions:
         return self.experiment.options
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """The devices of this process and of earlier ones. A resumed run may have another one, and
+        what its rounds released stays so; a round that began after the checkpoint counts too."""
+        written = read_status(self.folder.path).get("devices", [])
+        known = written if isinstance(written, list) else []
+        earlier = self.saved.identity.get(DEVICES, UNKNOWN).split() if self.saved else []
+        return sorted({self.prepared.device, *earlier, *map(str, known)})
 
     @property
     def completed(self) -> int:
@@ -174,7 +194,7 @@ class RunRecords:
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays = self.prepared.arrays(state)
         tables = self.folder.tables
-        identity = asdict(self.prepared.identity)
+        identity = asdict(self.prepared.identity) | {DEVICES: " ".join(self.devices)}
         return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
 
     def finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
@@ -211,7 +231,7 @@ class RunRecords:
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
         not_covered += [] if self.options.system else [seeded]
-        not_covered += [ON_A_GPU] if prepared.device.startswith("cuda") else []
+        not_covered += [ON_A_GPU] if beyond_processors(self.devices) else []
         self.folder.status(
             state="running",
             rounds=self.options.rounds,
@@ -225,6 +245,7 @@ class RunRecords:
             labels=self.labels,
             repeated_rounds=self.repeated,
             device=prepared.device,
+            devices=self.devices,
             trainer=prepared.trainer,
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),

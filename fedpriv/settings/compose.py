@@ -24,11 +24,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fedpriv.errors import ConfigError, FedprivError
-from fedpriv.settings.experiment import GROUPS, Experiment, build, unknown_key
+from fedpriv.settings.experiment import GROUPS, Experiment, build
 from fedpriv.settings.help import conf_dir, near
 from fedpriv.settings.hints import refuse_file, refuse_flags, refuse_lone_words
 from fedpriv.settings.seeds import with_listed_seeds
 from fedpriv.settings.sweep_composer import Composer
+from fedpriv.settings.typed_values import unknown_key
 
 TRUST_CODE = "--trust-code"
 TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
@@ -62,12 +63,19 @@ class CommandLine:
                 raise FedprivError(
                     f"--{flag.replace('_', '-')} is not supported; --config-dir adds your own files"
                 )
+        require_folder(known.config_dir)
         trusts = TRUST_CODE in args
         if trusts and not any(word.startswith("resume=") for word in known.overrides):
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
         overrides = with_listed_seeds(known.overrides)
         refuse_lone_words(overrides)
         return CommandLine(overrides, known.multirun, known.config_dir, trusts)
+
+
+def require_folder(config_dir: str | None) -> None:
+    """Raise FedprivError for a --config-dir that is no folder."""
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise FedprivError(f"--config-dir {config_dir}: there is no such folder")
 
 
 def _refuse(message: str) -> NoReturn:

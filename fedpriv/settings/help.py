@@ -11,7 +11,8 @@ TEXT = """\
 fedpriv: private federated learning, with a proven epsilon beside every claimed one
 
 fedpriv [run] [key=value ...]        train; write metrics, epsilons and the model to outputs/
-fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training
+fedpriv epsilon [key=value ...]      the epsilon table of the same settings, without training;
+                                     -m: one row a setting; --json, --out file.csv
 fedpriv init folder                  a small project to start from: settings, a table, a README
 fedpriv data [key=value ...]         how records are read, and what is private about it;
                                      --out writes the schema of a table

@@ -14,6 +14,7 @@ SYNONYMS = {
     "epsilon": "accountant.target",
     "eps": "accountant.target",
     "target_epsilon": "accountant.target",
+    "target": "accountant.target",
     "budget": "accountant.budget",
     "delta": "accountant.delta",
     "learning_rate": "algo.local_lr",
@@ -39,6 +40,8 @@ SYNONYMS = {
     "output_dir": "hydra.run.dir",
 }
 """Names that other programs have for a setting."""
+TABLE_KEYS = ("path", "label", "user", "silo", "schema", "missing", "drop", "time", "test")
+"""Keys of data=table for which somebody may have left data=table out."""
 
 
 def is_setting(name: str) -> bool:

@@ -16,6 +16,9 @@ from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.progress import OnRound, Patience, time_left
 from fedpriv.runs.tables import METRICS
 
+LEAST_KNOWN = 0.05
+"""Rounds that predict the time of those left, as a share of these: the start of a run is slow."""
+
 
 class SweepProgress:
     """A line for each run that ends; below it, a bar of all rounds on a terminal, or a line after a
@@ -101,7 +104,7 @@ class SweepProgress:
         done = sum(self._completed.values())
         here = done - sum(self._resumed.values())
         left = self._planned - done
-        if not here or left <= 0:
+        if here < LEAST_KNOWN * left or left <= 0:
             return text
         return f"{text}, {time_left((time.monotonic() - self._started) / here * left)}"
 

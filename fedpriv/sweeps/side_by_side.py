@@ -28,8 +28,9 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
 from fedpriv.settings.compose import CommandLine, each_job
-from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed
+from fedpriv.settings.experiment import Experiment, build_resolved, resolved
 from fedpriv.settings.help import conf_dir
+from fedpriv.settings.typed_values import typed
 from fedpriv.sweeps.lock_step import LockStep
 from fedpriv.sweeps.progress import SweepProgress
 from fedpriv.sweeps.random_number import RandomNumber

@@ -25,6 +25,7 @@ class BatchSums:
         group drops must not depend on the others in the batch: else adding one would change the
         gradients of the others.
     stats: counts gradients that are clipped or not finite.
+    alone: whether no bit of a gradient may depend on the other records.
 
     Raises ConfigError for networks with BatchNorm, or with random numbers from layers other than
     dropout.
@@ -39,11 +40,13 @@ class BatchSums:
         y: Tensor,
         dropout_keys: Callable[[], np.ndarray],
         stats: ContributionStats | None,
+        alone: bool = False,
     ) -> None:
         refuse_shared_state(model)
         self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
+        self.alone = alone
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
         group = None if self.single else x.shape[1]
         shape = tuple(x.shape[2:])
@@ -63,5 +66,10 @@ class BatchSums:
         if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
         return self.gradients.asked(
-            theta, self.x[index], self.y[index], masks=masks, stats=self.stats
+            theta,
+            self.x[index],
+            self.y[index],
+            masks=masks,
+            stats=self.stats,
+            alone=self.alone,
         )

@@ -25,13 +25,18 @@ from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, layer_chain
 from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.modes import in_mode, seeded_dropout
-from fedpriv.training.network_checks import refuse_shared_state
+from fedpriv.training.network_checks import (
+    refuse_shared_state,
+    torch_func_obstacle,
+    vmap_batches,
+)
 from fedpriv.training.per_record import (
     MAX_NUMBERS_IN_MEMORY,
     clip_factors,
     finite_norms,
     per_group_gradients,
 )
+from fedpriv.training.schedule import STACK
 from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
 from fedpriv.util.work import Work, run_work
@@ -41,8 +46,7 @@ NUMBERS_TOGETHER = 2**20
 its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
 two thirds as long as with 2^18."""
 WORTH_THREADS = 2**17
-"""Numbers of a batch's per-record gradients (rows times parameters) from which several threads are
-used."""
+"""Numbers of per-record gradients (rows times parameters) from which several threads are used."""
 COMPILED_LIMIT = 2**14
 """Parameters from which on products of a whole batch are faster than one record after another,
 where all of them belong to linear layers on vectors. Measured for batches of 64 and 606 records:
@@ -102,9 +106,14 @@ class ClippedGradients(ABC):
         *,
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
+        alone: bool = False,
     ) -> Work[Tensor]:
-        """Work whose result is that sum."""
-        return _Sum(self, theta, x, y, masks or {}, stats)
+        """Work whose result is that sum.
+
+        alone: whether no bit of a gradient may depend on the other records, as a certificate takes
+            for granted. Kernels then have one thread.
+        """
+        return _Sum(self, theta, x, y, masks or {}, stats, alone)
 
     def sum_alone(self, work: _Sum) -> Tensor:
         """The sum of one piece of work, in pieces that fit in memory."""
@@ -141,6 +150,7 @@ class _Sum(Work[Tensor]):
     y: Tensor
     masks: Masks
     stats: ContributionStats | None
+    alone: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -155,7 +165,8 @@ class _Sum(Work[Tensor]):
             or not 0 < len(self.x) <= self.gradients.rows_at_once(self.theta)
         ):
             return None
-        return network, *((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        alike = ((t.shape, t.dtype, t.device) for t in (self.theta, self.x, self.y))
+        return network, self.alone, *alike
 
     def rows(self, start: int, stop: int) -> _Sum:
         """The sum over some of the records."""
@@ -163,7 +174,7 @@ class _Sum(Work[Tensor]):
         return replace(self, x=self.x[start:stop], y=self.y[start:stop], masks=masks)
 
     def run(self) -> Tensor:
-        with one_thread(len(self.x) * len(self.theta) < WORTH_THREADS):
+        with _few_threads([self]):
             return self.gradients.sum_alone(self)
 
     @classmethod
@@ -173,8 +184,20 @@ class _Sum(Work[Tensor]):
         if first.x.device.type == "cpu":
             rows //= MAX_NUMBERS_IN_MEMORY // NUMBERS_TOGETHER
         size = max(1, rows // len(first.x))
-        pieces = [works[start : start + size] for start in range(0, len(works), size)]
-        return [total for piece in pieces for total in first.gradients.sums(piece)]
+        totals: list[Tensor] = []
+        for start in range(0, len(works), size):
+            piece = works[start : start + size]
+            with _few_threads(piece):
+                totals += first.gradients.sums(piece)
+        return totals
+
+
+def _few_threads(works: Sequence[_Sum]) -> AbstractContextManager[None]:
+    """Context in which sums of equal batches have one thread, unless they are worth more and may
+    share it."""
+    first = works[0]
+    small = len(works) * len(first.x) * len(first.theta) < WORTH_THREADS
+    return one_thread(first.alone or small)
 
 
 class _Chained(ClippedGradients):
@@ -203,6 +226,8 @@ class _Chained(ClippedGradients):
         watched = [each for own in passes for each in own.watched]
         gradients = iter(torch.autograd.grad(outputs, watched, lead.view(outputs.shape)))
         squares = torch.stack([own.squares(*islice(gradients, len(own.watched))) for own in passes])
+        if squares.shape[1:] != x.shape[:2]:  # each part would be clipped by itself
+            raise ValueError("a layer has more than one row a record")
         norms = squares.sum(0).sqrt()
         factors = [
             clip_factors(own, part.gradients.clip, part.stats) for part, own in zip(parts, norms)
@@ -257,11 +282,12 @@ class _Compiled(ClippedGradients):
         *,
         masks: Masks | None = None,
         stats: ContributionStats | None = None,
+        alone: bool = False,
     ) -> Work[Tensor]:
         known = tuple((t.dtype, t.device.type) for t in (theta, x)) == self.types
         if known:
-            return super().asked(theta, x, y, masks=masks, stats=stats)
-        return self.other.asked(theta, x, y, masks=masks, stats=stats)
+            return super().asked(theta, x, y, masks=masks, stats=stats, alone=alone)
+        return self.other.asked(theta, x, y, masks=masks, stats=stats, alone=alone)
 
     def rows_at_once(self, theta: Tensor) -> int:
         return MAX_NUMBERS_IN_MEMORY
@@ -291,16 +317,43 @@ class _Formed(ClippedGradients):
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         [part] = parts
-        x = part.x
-        y = part.y
-        masks = dict(part.masks)
+        theta = part.theta
+        rows = self._rows_of_a_stack(part)
+        total = theta.new_zeros(len(theta), dtype=torch.float64)
+        with one_thread(rows > 1):
+            for start in range(0, len(part.x), rows):
+                total += self._sum(part.rows(start, start + rows), rows)
+        return [total]
+
+    def _rows_of_a_stack(self, part: _Sum) -> int:
+        """A number that does not depend on how many records there are. On a GPU it does: there no
+        certificate takes equal rounding for granted."""
+        if part.x.device.type != "cpu":
+            return len(part.x)
+        x = part.x.unsqueeze(1) if self.single else part.x
+        allowed = torch_func_obstacle(self.model, x.shape[2:], x.dtype) is None
+        together = allowed and vmap_batches(self.model, x.shape[1:], x.dtype)
+        return STACK if together and self.rows_at_once(part.theta) >= STACK else 1
+
+    def _sum(self, part: _Sum, rows: int) -> Tensor:
+        """The sum of at most `rows` gradients, with copies of the first one in the places of those
+        that are missing. Kernels round otherwise for other numbers of rows, and threads would share
+        the rows by their places: a gradient would have other bits in another batch."""
+        n = len(part.x)
+        x, y = (_filled(own, rows) for own in (part.x, part.y))
+        masks = {name: _filled(mask, rows) for name, mask in part.masks.items()}
         if self.single:
-            x = x.unsqueeze(1)
-            y = y.unsqueeze(1)
+            x, y = x.unsqueeze(1), y.unsqueeze(1)
             masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
-        gradients = self.gradients(part.theta, x, y, masks).double()
+        gradients = self.gradients(part.theta, x, y, masks)[:n].double()
         factors = clip_factors(gradients.norm(dim=1), self.clip, part.stats)
-        return [factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)]
+        return factors @ torch.where(factors.unsqueeze(1) > 0, gradients, 0.0)
+
+
+def _filled(rows: Tensor, length: int) -> Tensor:
+    """The rows, and copies of the first one up to this length."""
+    more = length - len(rows)
+    return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more else rows
 
 
 def _most_numbers(device: torch.device) -> int:

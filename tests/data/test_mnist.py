@@ -6,7 +6,7 @@ import pytest
 from small_data import idx, write_mnist
 
 from fedpriv.data.mnist import FILES, MAX_BYTES, Mnist, read_idx
-from fedpriv.errors import DataError
+from fedpriv.errors import ConfigError, DataError
 from fedpriv.util.streams import Streams
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -43,6 +43,22 @@ def test_sizes_stay_and_both_parts_mix(tmp_path):
     test = (corpus.test.x[:, 0].astype(np.float64) * 0.3081 + 0.1307) * 255
     same = [np.abs(official - image).max(axis=(1, 2)).min() < 0.01 for image in test]
     assert 0 < sum(same) < 50  # the new test split is about an eighth of old test records
+
+
+def test_a_part_of_the_training_images_beside_the_same_tests(tmp_path):
+    write_mnist(tmp_path, train=700, test=100)
+    whole, part = (Mnist(str(tmp_path), images=n).load(Streams(0)) for n in (None, 70))
+    assert len(part.train) == 70
+    np.testing.assert_array_equal(part.test.x, whole.test.x)
+    known = {(image.tobytes(), int(y)) for image, y in zip(whole.train.x, whole.train.y)}
+    assert {(image.tobytes(), int(y)) for image, y in zip(part.train.x, part.train.y)} <= known
+
+
+@pytest.mark.parametrize("images", [0, 701])
+def test_more_images_than_there_are_are_refused(tmp_path, images):
+    write_mnist(tmp_path, train=700, test=100)
+    with pytest.raises(ConfigError, match=r"data\.images"):
+        Mnist(str(tmp_path), images=images).load(Streams(0))
 
 
 @pytest.mark.parametrize("compressed", [False, True])

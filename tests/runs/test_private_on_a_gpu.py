@@ -4,23 +4,45 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from command import run
 from runs import experiment
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.certificates.derive import ROUNDED_ALIKE
+from fedpriv.runs.checkpoint import Checkpoint
+from fedpriv.runs.folder import CHECKPOINT, read_status
 from fedpriv.runs.loop import _is_private
+from fedpriv.runs.records import ON_A_GPU
 
 ROW = EpsilonRow(1, RELEASED_MODEL, "record", "add or remove", "pld", 1.0, None)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
-def test_rounding_counts_on_a_gpu_alone(device):
+@pytest.mark.parametrize("devices", [["cpu"], ["cuda"], ["cuda:1"], ["cpu", "cuda"], ["unknown"]])
+def test_rounding_counts_where_a_round_ran_on_a_gpu(devices):
     exp = experiment("randomness=system")
     mechanism = SimpleNamespace(clips=True)
     plan = SimpleNamespace(query_parameters={"": SimpleNamespace(mechanism=mechanism)})
-    prepared = SimpleNamespace(device=device, plan=plan)
+    prepared = SimpleNamespace(plan=plan)
     rounded = replace(ROW, assumptions=(ROUNDED_ALIKE,))
-    assert _is_private(exp, prepared, [ROW])
-    assert _is_private(exp, prepared, [rounded]) == (device == "cpu")
-    assert _is_private(exp, prepared, [rounded, ROW])
+    assert _is_private(exp, prepared, [ROW], devices)
+    assert _is_private(exp, prepared, [rounded], devices) == (devices == ["cpu"])
+    assert _is_private(exp, prepared, [rounded, ROW], devices)
+
+
+def test_a_run_keeps_the_devices_of_its_earlier_rounds(tmp_path):
+    """Else a run that began on a GPU and ends on a processor would be valid."""
+    words = ("algo=uldp_avg", "data=breast_cancer", "preset.n_users=8", "preset.local_epochs=1")
+    folder = tmp_path / "run"
+    first = (*words, "randomness=system", "rounds=1", f"hydra.run.dir={folder}")
+    assert run(*first, cwd=tmp_path).returncode == 0
+    assert read_status(folder)["devices"] == ["cpu"]
+    assert ON_A_GPU not in read_status(folder)["not_covered"]
+    kept = Checkpoint.read(folder / CHECKPOINT)
+    on_a_gpu = replace(kept, identity={**kept.identity, "devices": "cuda"})
+    (folder / CHECKPOINT).write_bytes(on_a_gpu.packed())
+    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    status = read_status(folder)
+    assert status["devices"] == ["cpu", "cuda"]
+    assert ON_A_GPU in status["not_covered"]

@@ -62,6 +62,19 @@ def test_a_fast_run_without_a_terminal_has_few_lines(capsys):
     assert list(piped(capsys, 30, 0.001, completed=20)) == [21, 24, 27, 30]
 
 
+def test_a_short_first_round_predicts_nothing(capsys):
+    """It loads and compiles: 4,000 rounds of five milliseconds were said to take half an hour."""
+    now = [0.0]
+    with patch.object(progress.time, "monotonic", lambda: now[0]):
+        bar = Progress(4000, 0, "accuracy")
+        for number in range(1, 401):
+            now[0] += 0.5 if number == 1 else 0.005
+            bar.update(number, {"loss": 0.5, "accuracy": 0.8}, 1.25)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("epsilon 1.25")
+    assert second.endswith("about 18 s left")
+
+
 def test_the_time_left_is_rounded():
     assert progress.time_left(0.2) == "about 1 s left"
     assert progress.time_left(119) == "about 119 s left"

@@ -63,3 +63,15 @@ def test_the_time_left_counts_the_rounds_of_all_runs(capsys):
         first(80)
         second(20)
         assert shown._with_time_left(shown._state()) == "0/2 runs, 100/200 rounds, about 50 s left"
+
+
+def test_few_rounds_predict_nothing():
+    """The start of a resumed run took longer than its last rounds: minutes were said to be left."""
+    now = [0.0]
+    with patch.object(progress.time, "monotonic", lambda: now[0]):
+        shown = SweepProgress([1000, 1000])
+        first = shown.on_round(0)
+        first(990)  # resumed
+        now[0] = 4.0
+        first(1000)
+        assert shown._with_time_left(shown._state()) == "0/2 runs, 1000/2000 rounds"

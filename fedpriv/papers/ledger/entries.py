@@ -52,7 +52,8 @@ class Comparison:
     quantifier: at how many places the claim says so: "every", "most", "mean" (of all places), or
         "close": the first is nowhere worse by more than `margin`.
     margin: largest difference that does not matter, in units of the metric.
-    places: words that a place's name must contain; empty: all places.
+    places: settings that a place has, or their ends (`n_users=100`, `zipf`); empty: all places.
+    questions: that it answers; empty: all of the entry's.
     """
 
     first: str
@@ -63,6 +64,7 @@ class Comparison:
     quantifier: str = "every"
     margin: float = 0.0
     places: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ def _replication(known: Mapping[str, Any]) -> Replication:
     }
     cases = {question: _case(case or {}) for question, case in given.pop("cases").items()}
     comparisons = tuple(
-        Comparison(**{**each, "places": tuple(each.get("places", ()))})
+        Comparison(**{**each, **{key: tuple(each.get(key, ())) for key in ("places", "questions")}})
         for each in given.pop("comparisons")
     )
     given["grids"] = {name: tuple(words) for name, words in given.get("grids", {}).items()}

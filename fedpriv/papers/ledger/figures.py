@@ -29,7 +29,6 @@ METRICS = {
     "seconds": "processor seconds",
     "train_loss": "training loss",
 }
-QUESTIONS = {"curve": "as in the paper", "conclusion": "tuned, equal certificates"}
 X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 """Keys of places that are an axis; all other places have panels of their own."""
 
@@ -80,10 +79,12 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
             if metric == "seconds":
                 axis.set_yscale("log")
             if axis is row[0]:
-                second = f"\n{QUESTIONS[question]}" if across == "panel" and questions[1:] else ""
-                axis.set_ylabel(f"{METRICS[metric]}{second}", fontsize=8)
+                name = [METRICS[metric]]
+                if across == "panel" and questions[1:]:
+                    name.append(_asked(entry, question))
+                axis.set_ylabel("\n".join(name), fontsize=8)
     for axis, column in zip(axes[0], columns):
-        text = QUESTIONS[column] if across == "question" else _title(column)
+        text = _asked(entry, column) if across == "question" else _title(column)
         axis.set_title(text, fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel(X.get(axis_key, "round"), fontsize=8)
@@ -123,6 +124,18 @@ def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
     if entry.replication is None:
         return list(dict.fromkeys(table["metric"]))
     return list(dict.fromkeys(one.metric for one in entry.replication.comparisons))
+
+
+def _asked(entry: Entry, question: str) -> str:
+    """A question as a title."""
+    if question == "curve":
+        return "as in the paper"
+    known = entry.replication
+    tuned = known and any(
+        known.grid(question, name) or len(known.alternatives(question, name)) > 1
+        for name in known.methods
+    )
+    return "tuned, equal certificates" if tuned else "equal certificates"
 
 
 def _title(place: str) -> str:

@@ -118,7 +118,9 @@ def decide(entry: Entry, question: str, rows: Sequence[Row]) -> list[Decision]:
     if not here:
         return []
     places = sorted({row.place for row in here}, key=place_order)
-    comparisons = entry.replication.comparisons
+    comparisons = [
+        one for one in entry.replication.comparisons if question in (one.questions or (question,))
+    ]
     found = [
         differences(
             one, _values(here, one, one.first), _values(here, one, one.second), places=places
@@ -132,11 +134,14 @@ def decide(entry: Entry, question: str, rows: Sequence[Row]) -> list[Decision]:
 
 
 def decided_answer(entry: Entry, question: str, decisions: Sequence[Decision]) -> str:
-    """The entry's answer to a question. Shorter runs and other records cannot decide."""
+    """The entry's answer to a question. Shorter runs cannot decide; neither can other records or
+    settings, whether a curve reproduces."""
     if not decisions:
         return "not run"
     shorter = entry.same.get("length", "yes").startswith(("no", "20 of", "10 of"))
-    elsewhere = question == "curve" and entry.same.get("data", "yes").startswith("no")
+    other = entry.same.get("data", "").startswith("no")
+    other |= entry.same.get("tuning", "").startswith("no:")
+    elsewhere = question == "curve" and other
     if shorter or elsewhere:
         return "not resolved"
     return together([decision.answer for decision in decisions])

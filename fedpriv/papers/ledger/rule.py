@@ -76,7 +76,7 @@ def differences(
     comparison: Comparison, first: Values, second: Values, places: Sequence[str]
 ) -> list[Difference]:
     """One for each place that the comparison names; with quantifier "mean" one for all of them."""
-    named = [place for place in places if all(word in place for word in comparison.places)]
+    named = [place for place in places if _is_named(place, comparison.places)]
     if comparison.quantifier == "mean":
         seeds = set.intersection(*(set(one[place]) for one in (first, second) for place in named))
         pooled = [
@@ -85,6 +85,13 @@ def differences(
         ]
         return [difference(f"mean of {len(named)} places", *pooled)]
     return [difference(place, first[place], second[place]) for place in named]
+
+
+def _is_named(place: str, words: Sequence[str]) -> bool:
+    """Whether each of the words is one of the place's settings, or the end of one from `.` or `=`
+    on: `allocator.n_users=100` is `n_users=100` and not `n_users=10`."""
+    own = [f".{setting}" for setting in place.split(", ")]
+    return all(any(one.endswith((f".{word}", f"={word}")) for one in own) for word in words)
 
 
 def corrected(found: Sequence[Sequence[Difference]]) -> list[list[Difference]]:

@@ -72,7 +72,8 @@ class LinearPass(Pass):
     One product for all k networks has the bits of k single products: small products would use
     another kernel, so they are computed one by one. Where gradients are wanted, a record has the
     same bits in a batch of any length: a few rows would use other kernels too, so zeros are added
-    to them, and where a layer has one output every row is summed alone.
+    to them, where a layer has one output every row is summed alone, and where it reads one number
+    it reads a zero too. All of that holds for one thread: several would share a product's sums.
     """
 
     def __init__(self, layer: Any, parameters: Sequence[Tensor], h: Tensor) -> None:
@@ -88,8 +89,11 @@ class LinearPass(Pass):
             return
         n = self.read.shape[1]
         few = wanted and n < LEAST_ROWS
-        read = functional.pad(self.read, (0, 0, 0, LEAST_ROWS - n)) if few else self.read
-        if read.shape[1] * layer.weight.numel() < SMALL:
+        more = int(wanted and layer.in_features == 1)
+        rows = LEAST_ROWS - n if few else 0
+        read = functional.pad(self.read, (0, more, 0, rows)) if more or few else self.read
+        weight = functional.pad(weight, (0, more)) if more else weight
+        if read.shape[1] * weight[0].numel() < SMALL:
             offsets = [None] * k if offset is None else offset.squeeze(1).unbind()
             each = [functional.linear(*own) for own in zip(read.unbind(), weight.unbind(), offsets)]
             written = torch.stack(each)
@@ -145,11 +149,12 @@ class ConvolutionPass(FormedPass):
         }
         bias = None if layer.bias is None else parameters[1].flatten()
         weight = parameters[0].reshape(layer.weight.shape)
-        if len(h) == 1:  # would use another kernel
-            two = torch.cat([h, torch.zeros_like(h)])
-            self.written = functional.conv2d(two, weight, bias, **self.window)[:1]
-        else:
-            self.written = functional.conv2d(h, weight, bias, **self.window)
+        # Few rows would use another kernel. Of one pixel, a kernel is a product of matrices.
+        least = LEAST_ROWS if tuple(layer.kernel_size) == (1, 1) else 2
+        more = max(0, least - len(h))
+        rows = torch.cat([h, h.new_zeros((more, *h.shape[1:]))]) if more else h
+        written = functional.conv2d(rows, weight, bias, **self.window)
+        self.written = written[: len(h)] if more else written
 
     def formed(self, gradient: Tensor) -> list[Tensor]:
         layer = self.layer

@@ -109,6 +109,19 @@ def test_results_are_read_as_they_were_written_and_decide(rows, tmp_path):
     assert results.decide(ENTRY, "curve", read) == []
     shorter = replace(ENTRY, same={"length": "20 of 100 rounds"})
     assert results.decided_answer(shorter, "conclusion", [decision]) == "not resolved"
+    certain = replace(decision, answer="yes")
+    other = replace(ENTRY, same={"tuning": "no: 2 local epochs in place of 50"})
+    assert results.decided_answer(other, "curve", [certain]) == "not resolved"
+    assert results.decided_answer(other, "conclusion", [certain]) == "yes"
+
+
+def test_a_comparison_answers_the_questions_that_it_names(rows):
+    assert ENTRY.replication is not None
+    [one] = ENTRY.replication.comparisons
+    for named, wanted in (((), 1), (("conclusion",), 1), (("curve",), 0)):
+        only = replace(one, questions=named)
+        entry = replace(ENTRY, replication=replace(ENTRY.replication, comparisons=(only,)))
+        assert len(results.decide(entry, "conclusion", rows)) == wanted
 
 
 def test_the_command_resumes_and_keeps_every_seed(tmp_path, monkeypatch, capsys):

@@ -122,6 +122,14 @@ def test_a_claim_about_some_places_is_judged_there():
     assert [one.place for one in differences(claim, first, second, [*first])] == ["zipf"]
 
 
+def test_a_setting_is_not_another_one_that_begins_alike():
+    first, second = far(-1, ("allocator.n_users=10, allocator=zipf", "allocator.n_users=100"))
+    for words, expected in [(["n_users=10"], 0), (["n_users=100"], 1), (["n_users=10", "zipf"], 0)]:
+        claim = Comparison("A", "B", "l", 1, "lower", places=tuple(words))
+        [found] = differences(claim, first, second, [*first])
+        assert found.place == [*first][expected]
+
+
 @settings(max_examples=30)
 @given(number=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_more_claims_never_make_a_p_value_smaller(number, seed):

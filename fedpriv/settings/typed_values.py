@@ -1,0 +1,113 @@
+"""Dataclasses from untrusted values: names and types are checked against their fields, and numbers
+against limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fedpriv.errors import ConfigError, require
+from fedpriv.settings.help import near
+from fedpriv.settings.hints import SYNONYMS, TABLE_KEYS
+
+
+def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
+    """An instance of dataclass `cls` from untrusted `values`. Checks each value against the type of
+    its field."""
+    require(isinstance(values, dict), prefix, values, "a mapping of keys to values")
+    path = f"{prefix}." if prefix else ""
+    names = [f.name for f in fields(cls)]
+    given = {}
+    for key, value in values.items():
+        if key not in names:
+            raise unknown_key(f"{path}{key}", names)
+        entry = _named_entries(cls).get(key)
+        if entry is not None and isinstance(value, dict):
+            of = f"{path}{key}"
+            given[key] = {name: typed(entry, one, f"{of}.{name}") for name, one in value.items()}
+        else:
+            given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
+    for key, value in given.items():
+        _require_sensible(key, value, f"{path}{key}")
+    for f in fields(cls):
+        if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{path}{f.name}", "?", "a value is required")
+    return cls(**given)
+
+
+@lru_cache(maxsize=256)
+def _named_entries(cls: type) -> dict[str, type]:
+    """The fields of dataclass `cls` that map names to dataclasses, and the type of their
+    entries."""
+    found = {}
+    for name, hint in get_type_hints(cls).items():
+        for option in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+            if get_origin(option) is dict and is_dataclass(get_args(option)[1]):
+                found[name] = get_args(option)[1]
+    return found
+
+
+SIZES = {
+    "seed": 2**63 - 1,
+    "n_users": 10**6,
+    "n_silos": 10**5,
+    "local_epochs": 10**5,
+    "group_size": 10**5,
+}
+"""Limits of some fields. Without them, a mistyped number exhausts the memory after minutes."""
+LARGEST = 10**9
+LEAST = 1e-100
+
+
+def _require_sensible(key: str, value: Any, name: str) -> None:
+    """Raise ConfigError for an integer beyond its limit, even if it is written as text, and for a
+    number so small that its square is zero."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    most = SIZES.get(key, LARGEST)
+    small = not isinstance(number, int) or abs(number) <= most
+    require(small, name, value, f"a number up to {most}")
+    tiny = isinstance(value, float) and 0 < abs(value) < LEAST
+    require(not tiny, name, value, f"0, or a number of at least {LEAST:g} in size")
+
+
+@lru_cache(maxsize=4096)
+def _typed_value(cls: type, key: str, packed: str, name: str) -> Any:
+    """The value of one field, from JSON. Cached, because the runs of a sweep share most values."""
+    schema = OmegaConf.structured(cls)
+    OmegaConf.set_readonly(schema, False)
+    try:
+        schema[key] = json.loads(packed)
+        value = schema[key]
+    except OmegaConfBaseException as error:
+        hint = next(str(f.type) for f in fields(cls) if f.name == key)
+        raise ConfigError(name, json.loads(packed), f"expected {_article(hint)}") from error
+    return OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def unknown_key(key: str, known: list[str], everywhere: Sequence[str] = ()) -> ConfigError:
+    """The error for a key that does not exist. It suggests the nearest of the `known` keys, or else
+    the keys of all groups, `everywhere`, that contain the word."""
+    last = key.rpartition(".")[2]
+    if key in SYNONYMS and key not in known:
+        return ConfigError(key, "...", f"unknown key; did you mean {SYNONYMS[key]}?")
+    if key in [f"data.{name}" for name in TABLE_KEYS]:
+        return ConfigError(key, "...", f"a key of your own table: data=table {key}=...")
+    hint = near(last, [name.rpartition(".")[2] for name in known])
+    own = [name for name in everywhere if not name.endswith("_target_")]
+    found = [name for name in own if last in re.split(r"[._]", name.rpartition(".")[2])]
+    if found and not hint:
+        hint = f"did you mean {' or '.join(found[:4])}? "
+    allowed = ", ".join(sorted(known)) or "none"
+    return ConfigError(key, "...", f"unknown key; {hint}allowed: {allowed}")
