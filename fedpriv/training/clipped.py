@@ -9,21 +9,21 @@ Other networks, and losses over groups of records, use torch.func, in pieces tha
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, layer_chain
-from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.modes import in_mode, seeded_dropout
 from fedpriv.training.network_checks import (
     refuse_shared_state,
@@ -34,6 +34,7 @@ from fedpriv.training.per_record import (
     MAX_NUMBERS_IN_MEMORY,
     clip_factors,
     finite_norms,
+    output_gradients,
     per_group_gradients,
 )
 from fedpriv.training.schedule import STACK
@@ -41,6 +42,7 @@ from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
 from fedpriv.util.work import Work, run_work
 
+LOGGER = logging.getLogger("fedpriv")
 NUMBERS_TOGETHER = 2**20
 """The same limit for several batches that are summed together on a processor; they then stay near
 its cache. With 25 silos of the odd/even MLP a round takes half as long as with 2^24 numbers, and
@@ -113,7 +115,11 @@ class ClippedGradients(ABC):
         alone: whether no bit of a gradient may depend on the other records, as a certificate takes
             for granted. Kernels then have one thread.
         """
-        return _Sum(self, theta, x, y, masks or {}, stats, alone)
+        return _Sum(self.able(theta, x, alone), theta, x, y, masks or {}, stats, alone)
+
+    def able(self, theta: Tensor, x: Tensor, alone: bool) -> ClippedGradients:
+        """What computes such sums: others do what this cannot."""
+        return self
 
     def sum_alone(self, work: _Sum) -> Tensor:
         """The sum of one piece of work, in pieces that fit in memory."""
@@ -201,12 +207,19 @@ def _few_threads(works: Sequence[_Sum]) -> AbstractContextManager[None]:
 
 
 class _Chained(ClippedGradients):
-    """Chains of supported layers: no gradient per record is formed in linear layers."""
+    """Chains of supported layers: no gradient per record is formed in linear layers.
+
+    formed: computes what is asked for `alone`, where this does not keep that promise.
+    """
 
     def __init__(self, model: nn.Module, task: Task, clip: float, chain: LayerChain) -> None:
         super().__init__(model, task, clip)
         self.chain = chain
         self.draws = chain.draws
+        self.formed = None if chain.alike else _Formed(model, task, clip, None)
+
+    def able(self, theta: Tensor, x: Tensor, alone: bool) -> ClippedGradients:
+        return self.formed if alone and self.formed is not None else self
 
     @property
     def stack_key(self) -> Hashable:
@@ -222,7 +235,7 @@ class _Chained(ClippedGradients):
         with torch.enable_grad():
             passes, outputs = self.chain.forward(thetas, x, parts[0].masks)
         rows = outputs.detach().flatten(0, 1).unsqueeze(1)
-        lead = _of_each(self.task, rows, y.flatten(0, 1).unsqueeze(1))
+        lead = output_gradients(self.task, rows, y.flatten(0, 1).unsqueeze(1))
         watched = [each for own in passes for each in own.watched]
         gradients = iter(torch.autograd.grad(outputs, watched, lead.view(outputs.shape)))
         squares = torch.stack([own.squares(*islice(gradients, len(own.watched))) for own in passes])
@@ -234,21 +247,6 @@ class _Chained(ClippedGradients):
         ]
         weights = torch.stack(factors)
         return list(torch.cat([piece for own in passes for piece in own.sums(weights)], 1))
-
-
-def _of_each(task: Task, rows: Tensor, y: Tensor) -> Tensor:
-    """The gradient of each record's loss by its outputs (n, 1, ...).
-
-    Functions such as exp are computed for several numbers at once, and by other code for those that
-    are left over. Where a record has a single output, zeros are added so that none is left over:
-    its bits then do not depend on n. Several outputs are a row of their own.
-    """
-    n = len(rows)
-    if more := -rows.numel() % NUMBERS_AT_ONCE if rows.shape[-1] == 1 else 0:
-        rows, y = (
-            functional.pad(part, (0, 0) * (part.dim() - 1) + (0, more)) for part in (rows, y)
-        )
-    return task.gradient(rows, y, rows.new_ones((len(rows), 1)))[:n]
 
 
 class _Compiled(ClippedGradients):
@@ -274,20 +272,9 @@ class _Compiled(ClippedGradients):
         self.compiled = compiled
         self.other = other
 
-    def asked(
-        self,
-        theta: Tensor,
-        x: Tensor,
-        y: Tensor,
-        *,
-        masks: Masks | None = None,
-        stats: ContributionStats | None = None,
-        alone: bool = False,
-    ) -> Work[Tensor]:
+    def able(self, theta: Tensor, x: Tensor, alone: bool) -> ClippedGradients:
         known = tuple((t.dtype, t.device.type) for t in (theta, x)) == self.types
-        if known:
-            return super().asked(theta, x, y, masks=masks, stats=stats, alone=alone)
-        return self.other.asked(theta, x, y, masks=masks, stats=stats, alone=alone)
+        return self if known else self.other.able(theta, x, alone)
 
     def rows_at_once(self, theta: Tensor) -> int:
         return MAX_NUMBERS_IN_MEMORY
@@ -384,12 +371,21 @@ def clipped_gradients(
     chain = layer_chain(model, shape, dtype)
     by_torch: ClippedGradients
     if chain is None or chain.in_place or not chain.has_passes:
-        by_torch = _Formed(model, task, clip, None)
+        by_torch, how = _Formed(model, task, clip, None), "formed one by one"
     else:
-        by_torch = _Chained(model, task, clip, chain)
+        by_torch, how = _Chained(model, task, clip, chain), "by one backward pass"
+        how += "" if chain.alike else ", or formed one by one with noise of the system"
     if chain is not None and chain.on_vectors and chain.size >= COMPILED_LIMIT:
+        _say(f"{how}: products of batches are faster for so many parameters")
         return by_torch
     compiled = clipped_sum(model, shape, dtype, task)
     if isinstance(compiled, Unmapped):
+        _say(f"{how}, not compiled: {compiled.reason}")
         return by_torch
+    _say("compiled")
     return _Compiled(model, task, clip, dtype, compiled, by_torch)
+
+
+@cache
+def _say(how: str) -> None:
+    LOGGER.info("clipped gradients: %s", how)  # once: every query of every silo makes its own

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
+from torch.nn import functional
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.network_checks import torch_func_obstacle, vmap_batches
 from fedpriv.training.vectors import call, unflatten
 
@@ -62,6 +64,21 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
+
+
+def output_gradients(task: Task, rows: Tensor, y: Tensor) -> Tensor:
+    """The gradient of each record's loss by its outputs (n, 1, ...).
+
+    Functions such as exp are computed for several numbers at once, and by other code for those that
+    are left over. Where a record has a single output, zeros are added so that none is left over:
+    its bits then do not depend on n. Several outputs are a row of their own.
+    """
+    n = len(rows)
+    if more := -rows.numel() % NUMBERS_AT_ONCE if rows.shape[-1] == 1 else 0:
+        rows, y = (
+            functional.pad(part, (0, 0) * (part.dim() - 1) + (0, more)) for part in (rows, y)
+        )
+    return task.gradient(rows, y, rows.new_ones((len(rows), 1)))[:n]
 
 
 def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:

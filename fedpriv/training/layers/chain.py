@@ -55,6 +55,13 @@ class ChainLayer:
         return type(self.module), *settings.items(), unbiased, self.reads, self.offset
 
     @property
+    def alike(self) -> bool:
+        """Whether a record's gradient is known to have the same bits in a batch of any length. The
+        kernels of steps were not tried on as many processors and lengths as those of rows."""
+        rows = type(self.module) is nn.Linear and len(self.read) == 2
+        return not self.sizes or rows or type(self.module) in (nn.Conv2d, nn.GroupNorm)
+
+    @property
     def draws(self) -> bool:
         """Whether it draws random numbers in training."""
         return self.support.dropout is not None and bool(self.module.p)
@@ -128,6 +135,11 @@ class LayerChain:
     def has_passes(self) -> bool:
         """Whether per-record gradients of all layers with parameters are supported."""
         return all(not layer.sizes or layer.support.gradients for layer in self.layers)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether a record's gradient is known to have the same bits in a batch of any length."""
+        return all(layer.alike for layer in self.layers)
 
     @cached_property
     def in_place(self) -> bool:

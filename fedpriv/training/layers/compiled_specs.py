@@ -109,7 +109,7 @@ def gelu(layer: Any, x: Place, pool: Pooled) -> Spec:
 
 def group_norm(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Normalisation of features in one group."""
-    if x.images or layer.num_groups != 1:
+    if x.images or x.steps > 1 or layer.num_groups != 1:
         return None
     return [x.spec(GROUP_NORM, flag=layer.affine, real=layer.eps)], x
 

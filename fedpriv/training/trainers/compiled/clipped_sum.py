@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.layers.compiled_specs import fields
+from fedpriv.training.layers.compiled_specs import MASK, fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.network import CompiledNetwork, compiled_network
@@ -30,6 +30,8 @@ from fedpriv.training.trainers.compiled.trainer import (
 PIECE = 128
 """Records that are summed before their sum is added to the others'. Pieces do not depend on the
 number of threads, so that neither does the sum."""
+MOST_PARAMETERS = 2**24
+"""Up to which a float32 counts every one of them, as C++ does."""
 
 
 class RecordsSpec(ctypes.Structure):
@@ -44,14 +46,17 @@ class RecordsSpec(ctypes.Structure):
 
 
 class ClippedSum:
-    """Sums of clipped gradients of a network on records of `shape`."""
+    """Sums of clipped gradients of a network of `size` parameters on records of `shape`."""
 
-    def __init__(self, network: CompiledNetwork, shape: tuple[int, ...], task: Task) -> None:
+    def __init__(
+        self, network: CompiledNetwork, shape: tuple[int, ...], size: int, task: Task
+    ) -> None:
         loaded = library()
         assert loaded is not None
         self.loaded = loaded
         self.network = network
-        self.features = math.prod(shape)
+        self.shape = shape
+        self.size = size
         self.loss, self.labels = LOSSES[type(task)]
 
     def __call__(
@@ -65,15 +70,17 @@ class ClippedSum:
         masks: the factors of `MaskedDropout` layers, (n, ...) by the names of buffers.
         clip: bound on a gradient's L2 norm.
 
-        Raises IndexError as `CompiledNetwork.arrays` does.
+        Raises IndexError as `CompiledNetwork.arrays` does, and ValueError for arrays of other
+        shapes: C++ would read beside them.
         """
+        self._check(theta, x, y, masks)
         start = np.ascontiguousarray(theta.numpy())
         rows = [*self.network.arrays(x, y, self.labels)]
         rows += [_floats(masks[f"{name}.mask"]) for name in self.network.masks]
         problem = ProblemSpec(
             layers=ctypes.addressof(self.network.layers),
             n_layers=len(self.network.layers),
-            features=self.features,
+            features=math.prod(self.shape),
             size=len(start),
             outputs=self.network.outputs,
             loss=self.loss,
@@ -117,6 +124,18 @@ class ClippedSum:
                     sum_of_all += total
         return torch.from_numpy(sum_of_all), torch.from_numpy(norms)
 
+    def _check(self, theta: Tensor, x: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> None:
+        n = len(x)
+        expected = [("theta", theta, (self.size,)), ("x", x, (n, *self.shape)), ("y", y, (n,))]
+        for name, own, shape in expected:
+            if tuple(own.shape) != shape:
+                raise ValueError(f"{name} has the shape {tuple(own.shape)}, expected {shape}")
+        for layer in self.network.layers:
+            if layer.schema == MASK:
+                name, coins = self.network.masks[layer.number], layer.steps * layer.flag
+                if masks[f"{name}.mask"].numel() != n * coins:
+                    raise ValueError(f"{name}: expected {coins} coins of each of {n} records")
+
 
 def _floats(mask: Tensor) -> np.ndarray:
     """(n, numbers) float32 in one piece."""
@@ -141,4 +160,7 @@ def clipped_sum(
         return Unmapped("a logistic loss needs one output")
     if library() is None:
         return Unmapped("it needs a C++ compiler")
-    return ClippedSum(network, shape, task)
+    size = sum(p.numel() for p in model.parameters())
+    if size > MOST_PARAMETERS:
+        return Unmapped(f"it has {size} parameters, more than {MOST_PARAMETERS}")
+    return ClippedSum(network, shape, size, task)

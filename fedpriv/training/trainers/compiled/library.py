@@ -38,7 +38,7 @@ def library() -> ctypes.CDLL | None:
     try:
         return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
     except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: no home
-        message = f"local training by torch, not compiled: {error}"
+        message = f"local training and clipped gradients by torch, not compiled: {error}"
         LOGGER.warning(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
