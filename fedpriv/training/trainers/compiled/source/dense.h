@@ -13,7 +13,8 @@ class Dense final : public Layer {
       : c(c), n(inputs), m(outputs), n_row(padded(n)), m_row(padded(m)), biased(biased), lowest(lowest),
         apart(c.parameters.apart && c.rows == 1), weights(c.parameters.place(n_row * m_row)),
         bias(c.parameters.place(m)), read(c.memory.take<double>(apart ? n_row : 0)),
-        from_above(c.memory.take<double>(apart ? m_row : 0)), y(c.memory.take<float>(c.rows * m_row)), turned(c.memory.take<float>(m_row * n_row)) {
+        from_above(c.memory.take<double>(apart ? m_row : 0)), y(c.memory.take<float>(c.rows * m_row)),
+        turned(c.memory.take<float>(m_row * n_row)) {
     c.gradients.need(std::max(n_row, m_row));
   }
 
@@ -39,7 +40,7 @@ class Dense final : public Layer {
     return below;
   }
 
-  bool keeps_factors() const override { return apart; }
+  bool keeps_gradient() const override { return apart; }
 
   double square() const override {
     doubles a{}, g{};

@@ -62,8 +62,8 @@ class Layer {
   virtual float* forward(float* x, int64_t rows) = 0;
   // Adds the parameters' gradients, given y's; returns x's.
   virtual float* backward(float* g, int64_t rows) = 0;
-  // Whether, of one record, it keeps two vectors whose product its gradient is, and adds nothing to the target.
-  virtual bool keeps_factors() const { return false; }
+  // Whether it keeps the gradient of one record itself, mostly as factors, and adds nothing to the target.
+  virtual bool keeps_gradient() const { return false; }
   // Then: the square of the gradient's norm, and the gradient times `factor`, added to all parameters' sum.
   virtual double square() const { return 0; }
   virtual void add_gradient(double factor, double* sum) const {}

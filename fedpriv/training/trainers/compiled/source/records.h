@@ -30,7 +30,7 @@ class ClippedSum final : public Chain {
     numbers = c.memory.take<float>(p.size);
     if (!memory) return;
     for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
-      if (!layers[i]->keeps_factors() && ends[i] > from) formed.push_back({from, ends[i]});
+      if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
     std::fill_n(weights, size, 0.0f);
     std::fill_n(places, size, 0.0f);
     std::fill_n(sum, size, 0.0);
