@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
+from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, layer_chain
@@ -34,12 +35,14 @@ from fedpriv.training.per_record import (
     MAX_NUMBERS_IN_MEMORY,
     clip_factors,
     finite_norms,
+    most_numbers,
     output_gradients,
     per_group_gradients,
 )
 from fedpriv.training.schedule import STACK
 from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
+from fedpriv.training.trainers.compiled.network import CompiledNetwork, compiled_network
 from fedpriv.util.work import Work, run_work
 
 LOGGER = logging.getLogger("fedpriv")
@@ -54,9 +57,6 @@ COMPILED_LIMIT = 2**14
 where all of them belong to linear layers on vectors. Measured for batches of 64 and 606 records:
 with 4 thousand compiled sums take half and all of the time, with 15 thousand 0.6 and 0.8 of it,
 with 51 thousand 1.05 and 1.7 times as long."""
-BYTES_A_NUMBER = 64
-"""Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
-float32 and float64, and what they are computed from."""
 Masks = Mapping[str, Tensor]
 
 
@@ -226,7 +226,7 @@ class _Chained(ClippedGradients):
         return (self.chain.batch_key, self.task) if self.chain.stackable else None
 
     def rows_at_once(self, theta: Tensor) -> int:
-        return max(1, _most_numbers(theta.device) // self.chain.numbers)
+        return max(1, most_numbers(theta.device) // self.chain.numbers)
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         thetas, x, y = (
@@ -276,6 +276,9 @@ class _Compiled(ClippedGradients):
         known = tuple((t.dtype, t.device.type) for t in (theta, x)) == self.types
         return self if known else self.other.able(theta, x, alone)
 
+    def sum_alone(self, work: _Sum) -> Tensor:
+        return self.sums([work])[0]
+
     def rows_at_once(self, theta: Tensor) -> int:
         return MAX_NUMBERS_IN_MEMORY
 
@@ -300,7 +303,7 @@ class _Formed(ClippedGradients):
         self.gradients = per_group_gradients(model, task, group or 1)
 
     def rows_at_once(self, theta: Tensor) -> int:
-        return max(1, _most_numbers(theta.device) // len(theta))
+        return max(1, most_numbers(theta.device) // len(theta))
 
     def sums(self, parts: Sequence[_Sum]) -> list[Tensor]:
         [part] = parts
@@ -343,14 +346,6 @@ def _filled(rows: Tensor, length: int) -> Tensor:
     return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more else rows
 
 
-def _most_numbers(device: torch.device) -> int:
-    """Numbers of per-record gradients in memory at once."""
-    if device.type != "cuda":
-        return MAX_NUMBERS_IN_MEMORY
-    total: int = torch.cuda.get_device_properties(device).total_memory
-    return total // BYTES_A_NUMBER
-
-
 def clipped_gradients(
     model: nn.Module,
     task: Task,
@@ -365,10 +360,10 @@ def clipped_gradients(
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
-    refuse_shared_state(model)
     if group is not None:
+        refuse_shared_state(model)
         return _Formed(model, task, clip, group)
-    chain = layer_chain(model, shape, dtype)
+    chain, network = _described(model, shape, dtype)
     by_torch: ClippedGradients
     if chain is None or chain.in_place or not chain.has_passes:
         by_torch, how = _Formed(model, task, clip, None), "formed one by one"
@@ -378,12 +373,24 @@ def clipped_gradients(
     if chain is not None and chain.on_vectors and chain.size >= COMPILED_LIMIT:
         _say(f"{how}: products of batches are faster for so many parameters")
         return by_torch
-    compiled = clipped_sum(model, shape, dtype, task)
+    compiled = clipped_sum(model, network, shape, task)
     if isinstance(compiled, Unmapped):
         _say(f"{how}, not compiled: {compiled.reason}")
         return by_torch
     _say("compiled")
     return _Compiled(model, task, clip, dtype, compiled, by_torch)
+
+
+@cached_by_model
+def _described(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
+) -> tuple[LayerChain | None, CompiledNetwork | Unmapped]:
+    """The network's layers, for torch and for C++; whether it has changed is asked once.
+
+    Raises ConfigError for a network that mixes records.
+    """
+    refuse_shared_state(model)
+    return layer_chain(model, shape, dtype), compiled_network(model, shape, dtype)
 
 
 @cache

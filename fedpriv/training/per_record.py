@@ -19,6 +19,9 @@ Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
 MAX_NUMBERS_IN_MEMORY = 2**24
 """Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
+BYTES_A_NUMBER = 64
+"""Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
+float32 and float64, and what they are computed from."""
 
 
 def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
@@ -64,6 +67,14 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
+
+
+def most_numbers(device: torch.device) -> int:
+    """Numbers of per-record gradients in memory at once."""
+    if device.type != "cuda":
+        return MAX_NUMBERS_IN_MEMORY
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total // BYTES_A_NUMBER
 
 
 def output_gradients(task: Task, rows: Tensor, y: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.layers.compiled_specs import MASK, fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.trainers.compiled.network import CompiledNetwork, compiled_network
+from fedpriv.training.trainers.compiled.network import CompiledNetwork
 from fedpriv.training.trainers.compiled.trainer import (
     CACHE_LINE,
     LOGISTIC,
@@ -46,17 +46,14 @@ class RecordsSpec(ctypes.Structure):
 
 
 class ClippedSum:
-    """Sums of clipped gradients of a network of `size` parameters on records of `shape`."""
+    """Sums of clipped gradients of a network on records of `shape`."""
 
-    def __init__(
-        self, network: CompiledNetwork, shape: tuple[int, ...], size: int, task: Task
-    ) -> None:
+    def __init__(self, network: CompiledNetwork, shape: tuple[int, ...], task: Task) -> None:
         loaded = library()
         assert loaded is not None
         self.loaded = loaded
         self.network = network
         self.shape = shape
-        self.size = size
         self.loss, self.labels = LOSSES[type(task)]
 
     def __call__(
@@ -126,7 +123,11 @@ class ClippedSum:
 
     def _check(self, theta: Tensor, x: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> None:
         n = len(x)
-        expected = [("theta", theta, (self.size,)), ("x", x, (n, *self.shape)), ("y", y, (n,))]
+        expected = [
+            ("theta", theta, (self.network.size,)),
+            ("x", x, (n, *self.shape)),
+            ("y", y, (n,)),
+        ]
         for name, own, shape in expected:
             if tuple(own.shape) != shape:
                 raise ValueError(f"{name} has the shape {tuple(own.shape)}, expected {shape}")
@@ -139,28 +140,27 @@ class ClippedSum:
 
 def _floats(mask: Tensor) -> np.ndarray:
     """(n, numbers) float32 in one piece."""
-    return np.ascontiguousarray(mask.numpy(), dtype=np.float32).reshape(len(mask), -1)
+    return np.ascontiguousarray(mask.flatten(1).numpy(), dtype=np.float32)
 
 
 def clipped_sum(
-    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, task: Task
+    model: nn.Module, network: CompiledNetwork | Unmapped, shape: tuple[int, ...], task: Task
 ) -> ClippedSum | Unmapped:
-    """The sums of a network on records of `shape` and `dtype`, or why they are not compiled."""
+    """The sums of `model`, whose layers are `network`, on records of `shape`, or why they are not
+    compiled."""
     if type(task) not in LOSSES:
         return Unmapped(f"the loss of {type(task).__name__} is not compiled")
-    own = {(p.dtype, p.device.type) for p in model.parameters()}
-    if own != {(torch.float32, "cpu")}:
-        return Unmapped("it needs parameters of float32 on a processor")
-    network = compiled_network(model, shape, dtype)
     if isinstance(network, Unmapped):
         return network
+    first = next(model.parameters())  # a sum is asked for at parameters of one type
+    if first.dtype != torch.float32 or first.device.type != "cpu":
+        return Unmapped("it needs parameters of float32 on a processor")
     if network.draws:
         return Unmapped("it draws random numbers")
     if LOSSES[type(task)][0] == LOGISTIC and network.outputs != 1:
         return Unmapped("a logistic loss needs one output")
     if library() is None:
         return Unmapped("it needs a C++ compiler")
-    size = sum(p.numel() for p in model.parameters())
-    if size > MOST_PARAMETERS:
-        return Unmapped(f"it has {size} parameters, more than {MOST_PARAMETERS}")
-    return ClippedSum(network, shape, size, task)
+    if network.size > MOST_PARAMETERS:
+        return Unmapped(f"it has {network.size} parameters, more than {MOST_PARAMETERS}")
+    return ClippedSum(network, shape, task)

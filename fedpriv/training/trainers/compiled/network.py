@@ -44,6 +44,7 @@ class CompiledNetwork:
     words: how many words the records may have; 0: they have numbers.
     masks: names of the `MaskedDropout` layers, whose masks are an input.
     draws: whether layers draw random numbers.
+    size: how many parameters there are.
     """
 
     layers: ctypes.Array[LayerSpec]
@@ -51,6 +52,7 @@ class CompiledNetwork:
     words: int
     masks: tuple[str, ...]
     draws: bool
+    size: int
 
     def arrays(
         self, x: Tensor, y: Tensor, labels: type[np.generic]
@@ -104,6 +106,7 @@ class _Writer:
     """
 
     def __init__(self, chain: LayerChain, shape: tuple[int, ...]) -> None:
+        self.size = chain.size
         self.specs: list[LayerSpec] = []
         self.layers: list[ChainLayer] = []
         self.reads: list[list[int]] = []
@@ -157,7 +160,8 @@ class _Writer:
         words = [own.number for own in self.specs if own.schema == EMBEDDING]
         specs = (LayerSpec * len(self.specs))(*self.specs)
         known = min(words, default=0)
-        return CompiledNetwork(specs, width.width, known, tuple(self.masks), self.drawing > 0)
+        masks, draws = tuple(self.masks), self.drawing > 0
+        return CompiledNetwork(specs, width.width, known, masks, draws, self.size)
 
     def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
         make = layer.support.compiled
