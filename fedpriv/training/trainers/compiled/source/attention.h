@@ -55,7 +55,7 @@ class Embedding final : public Layer {
     return total(squares);
   }
 
-  void add_gradient(double factor, double* sum) const override {
+  void add_gradient(double factor, double* sum) override {
     sum += weights;
     each_found([&](int64_t at, vec own) { store(sum + at, load<doubles>(sum + at) + factor * exact(own)); });
   }

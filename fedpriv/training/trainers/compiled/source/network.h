@@ -66,7 +66,9 @@ class Layer {
   virtual bool keeps_gradient() const { return false; }
   // Then: the square of the gradient's norm, and the gradient times `factor`, added to all parameters' sum.
   virtual double square() const { return 0; }
-  virtual void add_gradient(double factor, double* sum) const {}
+  // It may wait with that until `add_waiting`.
+  virtual void add_gradient(double factor, double* sum) {}
+  virtual void add_waiting(double* sum) {}
   // The layer's parameters between torch's order, from where `flat` is on, and its own.
   virtual void pack(const float*& flat, float* own) const {}
   virtual void unpack(const float* own, float*& flat) const {}

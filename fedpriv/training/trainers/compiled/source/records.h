@@ -50,6 +50,7 @@ class ClippedSum final : public Chain {
       r.norms[i] = norm();
       if (const double factor = clip_factor(r.norms[i], r.clip)) add_gradient(factor);
     }
+    for (const auto& layer : layers) layer->add_waiting(sum);
     for (int64_t i = 0; i < c.parameters.size; ++i)
       if (places[i] != 0) r.total[int64_t(places[i]) - 1] = sum[i];
   }
