@@ -49,6 +49,7 @@ OWN_HELP = (
 """Commands that parse their words with argparse, which prints their help."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""
+MULTIRUN = ("-m", "--multirun")
 
 
 def main(args: list[str] | None = None) -> None:
@@ -110,7 +111,12 @@ def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
     import_events_alone()
     with garbage_kept():
         command: Callable[[list[str]], None] = resolve_name(target)
-    return command, args
+    return command, args if name in OWN_HELP else _multirun_first(args)
+
+
+def _multirun_first(words: list[str]) -> list[str]:
+    """The words with -m first: Hydra's parser takes the settings on one side of it alone."""
+    return sorted(words, key=lambda word: word not in MULTIRUN)
 
 
 def _complete_commands() -> None:

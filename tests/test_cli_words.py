@@ -17,6 +17,8 @@ from fedpriv.settings.help import conf_dir
         (["train", "rounds=1"], "run", ["rounds=1"]),
         (["~tracker"], "run", ["~tracker"]),
         (["-m", "seed=0,1"], "run", ["-m", "seed=0,1"]),
+        (["rounds=2", "-m", "seed=0,1"], "run", ["-m", "rounds=2", "seed=0,1"]),
+        (["data", "rounds=2", "-m", "seed=0,1"], "data", ["-m", "rounds=2", "seed=0,1"]),
         ([], "run", []),
         (["epsilon", "rounds=2"], "epsilon", ["rounds=2"]),
         (["--help"], "show_help", ["--help"]),
