@@ -116,19 +116,21 @@ class OwnRecurrent(nn.Module):
 
 
 class OwnTransformer(nn.Module):
-    """Two layers of four heads on words with positions, and the mean over steps."""
+    """Two layers of four heads on words, if `placed` with positions, and the mean over steps."""
 
-    def __init__(self, width: int, steps: int) -> None:
+    def __init__(self, width: int, steps: int, *, placed: bool = True) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
-        self.places = nn.Parameter(torch.randn(1, steps, width))
+        self.places = nn.Parameter(torch.randn(1, steps, width)) if placed else None
         layer = nn.TransformerEncoderLayer(width, 4, 2 * width, 0.0, batch_first=True)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.last = nn.Linear(width, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.layers(self.words(x) + self.places)
-        y: Tensor = self.last(h.mean(1))
+        h = self.words(x)
+        if self.places is not None:
+            h = h + self.places
+        y: Tensor = self.last(self.layers(h).mean(1))
         return y
 
 

@@ -314,8 +314,9 @@ class CdpFedAvg(RecordMethod):
         mechanism = query.mechanism
         streams = silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
+        shape = tuple(x.shape[1:])
         return noisy_sgd(
-            clipped_gradients(silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])),
+            clipped_gradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
             NoisySgd(self.local_steps, self._batch(len(x)), self.local_lr),
             theta=params,
             x=x,

@@ -245,7 +245,7 @@ class DpErm(RecordMethod):
         mechanism = query.mechanism
         streams = silo.streams
         gradients = clipped_gradients(
-            silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:])
+            silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:]), dtype=x.dtype
         )
         rng = streams.secret(query.stream("noise"), query.round, silo.name)
         model = start.astype(np.float64)

@@ -50,7 +50,8 @@ class BatchSums:
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
         group = None if self.single else x.shape[1]
         shape = tuple(x.shape[2:])
-        self.gradients = clipped_gradients(self.dropout.model, task, clip, shape=shape, group=group)
+        own = self.dropout.model
+        self.gradients = clipped_gradients(own, task, clip, shape=shape, group=group, dtype=x.dtype)
         self.keys = dropout_keys() if self.dropout.layers else None
 
     def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:

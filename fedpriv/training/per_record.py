@@ -8,9 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
+from torch.nn import functional
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.network_checks import Memory, torch_func_obstacle, vmap_batches
 from fedpriv.training.untouched import has_hidden_attributes
 from fedpriv.training.vectors import call, unflatten
@@ -19,6 +21,9 @@ Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
 MAX_NUMBERS_IN_MEMORY = 2**24
 """Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
+BYTES_A_NUMBER = 64
+"""Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
+float32 and float64, and what they are computed from."""
 
 
 def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
@@ -72,6 +77,29 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
+
+
+def most_numbers(device: torch.device) -> int:
+    """Numbers of per-record gradients in memory at once."""
+    if device.type != "cuda":
+        return MAX_NUMBERS_IN_MEMORY
+    total: int = torch.cuda.get_device_properties(device).total_memory
+    return total // BYTES_A_NUMBER
+
+
+def output_gradients(task: Task, rows: Tensor, y: Tensor) -> Tensor:
+    """The gradient of each record's loss by its outputs (n, 1, ...).
+
+    Functions such as exp are computed for several numbers at once, and by other code for those that
+    are left over. Where a record has a single output, zeros are added so that none is left over:
+    its bits then do not depend on n. Several outputs are a row of their own.
+    """
+    n = len(rows)
+    if more := -rows.numel() % NUMBERS_AT_ONCE if rows.shape[-1] == 1 else 0:
+        rows, y = (
+            functional.pad(part, (0, 0) * (part.dim() - 1) + (0, more)) for part in (rows, y)
+        )
+    return task.gradient(rows, y, rows.new_ones((len(rows), 1)))[:n]
 
 
 def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:

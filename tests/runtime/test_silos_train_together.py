@@ -12,7 +12,9 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import _Work
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.training import clipped
 from fedpriv.training.clipped import _Sum
+from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.util.stopwatch import Stopwatch
@@ -137,7 +139,8 @@ SPIDER = "algo=spider", "algo.anchor_batch_size=8"
 
 @pytest.mark.parametrize(("words", "points"), [(["algo=minibatch_sgd"], 1), (SPIDER, 2)])
 def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monkeypatch):
-    """Spider's second query asks for them at two points."""
+    """Spider's second query asks for them at two points. What is compiled gains nothing by it."""
+    monkeypatch.setattr(clipped, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
     seen, run_batch = [], _Sum.run_batch
     monkeypatch.setattr(
         _Sum, "run_batch", staticmethod(lambda works: seen.append(len(works)) or run_batch(works))

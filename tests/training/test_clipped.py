@@ -1,4 +1,6 @@
 import copy
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import hypothesis.strategies as st
 import numpy as np
@@ -8,33 +10,120 @@ from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
 
+from benchmarks.own_networks import OwnCnn, ResidualMlp
 from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training import clipped as module
+from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten, load
+from fedpriv.util.work import run_work
 
 PROBLEMS = {
     "logistic regression": (Linear(), (5,), 1, BinaryClassification()),
     "softmax, no bias": (Linear(bias=False), (5,), 3, Classification()),
     "images": (Linear(), (1, 4, 4), 3, Classification()),
     "mlp": (Mlp([8, 7], False, 0.0), (5,), 3, Classification()),
+    "wider mlp": (Mlp([20], False, 0.0), (6,), 3, Classification()),
     "group norm": (Mlp([8, 7], True, 0.0), (5,), 3, Classification()),
     "cnn": (MnistCnn([2, 3], 6, 0.0), (1, 20, 20), 4, Classification()),
     "colour cnn": (CifarCnn([2, 3], [8, 6]), (3, 18, 18), 4, Classification()),
 }
 
 
+class OfSequences(nn.Module):
+    """A class of sequences of 7 steps."""
+
+    def __init__(self, body, width):
+        super().__init__()
+        self.body, self.last = body, nn.Linear(width, 4)
+
+    def forward(self, x):
+        return self.last(self.states(x).mean(1))
+
+    def states(self, x):
+        return self.body(x)
+
+
+class OfRecurrence(OfSequences):
+    def states(self, x):
+        return self.body(x)[0]
+
+
+class OfWords(OfSequences):
+    """Of words with positions."""
+
+    def __init__(self, body, width):
+        super().__init__(body, width)
+        self.words, self.places = nn.Embedding(5, width), nn.Parameter(torch.randn(7, width))
+
+    def states(self, x):
+        return self.body(self.words(x) + self.places)
+
+
+@dataclass(frozen=True)
+class Own:
+    """Stands for a configuration: builds what `make` makes."""
+
+    make: Callable[[], nn.Module]
+
+    def build(self, shape, outputs):
+        return self.make()
+
+
+SEQUENCES = {
+    "steps": lambda: OfSequences(nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.LayerNorm(9)), 9),
+    "wide steps": lambda: OfSequences(nn.Linear(6, 32, bias=False), 32),
+    "lstm": lambda: OfRecurrence(nn.LSTM(6, 5, batch_first=True), 5),
+    "lstm, no bias": lambda: OfRecurrence(nn.LSTM(6, 8, batch_first=True, bias=False), 8),
+    "gru": lambda: OfRecurrence(nn.GRU(6, 5, batch_first=True), 5),
+    "gru, no bias": lambda: OfRecurrence(nn.GRU(6, 16, batch_first=True, bias=False), 16),
+    "attention": lambda: OfSequences(
+        nn.TransformerEncoderLayer(6, 2, 11, 0.0, batch_first=True), 6
+    ),
+    "words": lambda: OfWords(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Tanh()), 8),
+}
+PROBLEMS |= {
+    name: (Own(make), (7,) if name == "words" else (7, 6), 4, Classification())
+    for name, make in SEQUENCES.items()
+}
+OWN = {
+    "residual mlp": (Own(ResidualMlp), (30,), 10, Classification()),
+    "own cnn": (Own(OwnCnn), (1, 28, 28), 10, Classification()),
+}
+FLOATS = [name for name in PROBLEMS if name != "words"]
+"""Networks whose records are numbers."""
+
+
 def problem(name, n=23):
-    config, shape, outputs, task = (PROBLEMS | OTHERS)[name]
+    config, shape, outputs, task = (PROBLEMS | OWN | OTHERS)[name]
     torch.manual_seed(1)
     model, x = config.build(shape, outputs), torch.randn(n, *shape)
+    if name == "words":
+        x = torch.randint(0, 5, x.shape)
     y = torch.arange(n) % outputs if outputs > 1 else (torch.arange(n) % 2).float()
     return model, x, y, task
+
+
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(module, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
+
+
+@pytest.fixture(params=["compiled", "by torch"])
+def way(request, monkeypatch):
+    """The class that sums in single precision: with a compiler, and without one."""
+    if request.param == "by torch":
+        without_compiler(monkeypatch)
+        return module._Chained
+    if library() is None:
+        pytest.skip("needs a C++ compiler")
+    return module._Compiled
 
 
 def one_by_one(model, theta, x, y, task):
@@ -49,8 +138,8 @@ def one_by_one(model, theta, x, y, task):
     return torch.stack(rows).double()
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_sum_is_that_of_a_loop_over_records(name, monkeypatch):
+@pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
+def test_the_sum_is_that_of_a_loop_over_records(name, way, monkeypatch):
     model, x, y, task = problem(name)
     theta = flatten(model) + 0.1
     rows = one_by_one(model, theta, x, y, task)
@@ -58,8 +147,8 @@ def test_the_sum_is_that_of_a_loop_over_records(name, monkeypatch):
     clip = float(norms.median())
     expected = (clip / norms).clamp(max=1) @ rows
     stats = ContributionStats()
-    gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]))
-    assert isinstance(gradients, module._Chained)
+    gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    assert isinstance(gradients, way)
     torch.testing.assert_close(
         gradients.sum(theta, x, y, stats=stats), expected, rtol=1e-4, atol=1e-5
     )
@@ -71,33 +160,35 @@ def test_the_sum_is_that_of_a_loop_over_records(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_without_a_bound_nothing_is_clipped(name):
+def test_without_a_bound_nothing_is_clipped(name, way):
     model, x, y, task = problem(name)
     theta = flatten(model)
-    total = clipped_gradients(model, task, float("inf"), shape=tuple(x.shape[1:])).sum(theta, x, y)
+    total = clipped_gradients(
+        model, task, float("inf"), shape=tuple(x.shape[1:]), dtype=x.dtype
+    ).sum(theta, x, y)
     torch.testing.assert_close(
         total, one_by_one(model, theta, x, y, task).sum(0), rtol=1e-4, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_no_record_weighs_more_than_the_clip(name):
+@pytest.mark.parametrize("name", FLOATS)
+def test_no_record_weighs_more_than_the_clip(name, way):
     model, x, y, task = problem(name)
-    gradients = clipped_gradients(model, task, 0.01, shape=tuple(x.shape[1:]))
+    gradients = clipped_gradients(model, task, 0.01, shape=tuple(x.shape[1:]), dtype=x.dtype)
     for i in range(5):
         assert gradients.sum(flatten(model), 1e3 * x[i : i + 1], y[i : i + 1]).norm() <= 0.01 * (
             1 + 1e-5
         )
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e38])
-def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong):
+def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong, way):
     model, x, y, task = problem(name)
     sick = x.clone()
     sick[3] = wrong
     theta, stats = flatten(model), ContributionStats()
-    gradients = clipped_gradients(model, task, 0.5, shape=tuple(x.shape[1:]))
+    gradients = clipped_gradients(model, task, 0.5, shape=tuple(x.shape[1:]), dtype=x.dtype)
     total = gradients.sum(theta, sick, y, stats=stats)
     assert total.isfinite().all()
     if stats.nonfinite:
@@ -123,7 +214,8 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
-def test_networks_that_overwrite_activations_go_one_by_one():
+def test_networks_that_overwrite_activations_go_one_by_one(monkeypatch):
+    without_compiler(monkeypatch)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3))
     x, y = torch.randn(9, 4), torch.arange(9) % 3
@@ -201,13 +293,14 @@ def test_any_chain_sums_what_single_records_give(network, n, share):
     torch.testing.assert_close(gradients.sum(theta, x, y), expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_in_single_precision_sums_are_within_a_millionth_of_the_clip(name):
+@pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
+def test_in_single_precision_sums_are_within_a_millionth_of_the_clip(name, way):
     model, x, y, task = problem(name)
     theta = flatten(model)
-    gradients = clipped_gradients(model, task, 0.7, shape=tuple(x.shape[1:]))
+    gradients = clipped_gradients(model, task, 0.7, shape=tuple(x.shape[1:]), dtype=x.dtype)
     single = gradients.sum(theta, x, y)
-    rows = one_by_one(model.double(), theta.double(), x.double(), y, task)
+    exact = x.double() if x.is_floating_point() else x
+    rows = one_by_one(model.double(), theta.double(), exact, y, task)
     expected = (0.7 / rows.norm(dim=1)).clamp(max=1) @ rows
     assert (single - expected).norm() <= 1e-6 * 0.7 * len(x)
 
@@ -307,7 +400,7 @@ OTHERS = {
         3,
         Classification(),
     ),
-    "steps": (
+    "flattened steps": (
         Built(nn.Linear(5, 7), nn.Tanh(), nn.Flatten(), nn.Linear(28, 3)),
         (4, 5),
         3,
@@ -318,16 +411,17 @@ OTHERS = {
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", [*PROBLEMS, *OTHERS])
-def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, monkeypatch):
+def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, way, monkeypatch):
     """So that a record that is absent changes no gradient of another."""
     model, x, y, task = problem(name, max(LENGTHS))
     theta = flatten(model) + 0.1
-    gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]))
+    gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]), dtype=x.dtype)
     norms = []
     found = []
-    factors = module.clip_factors
+    noted = "finite_norms" if isinstance(gradients, module._Compiled) else "clip_factors"
+    original = getattr(module, noted)
     monkeypatch.setattr(
-        module, "clip_factors", lambda own, *more: (found.append(own), factors(own, *more))[1]
+        module, noted, lambda own, *more: (found.append(own), original(own, *more))[1]
     )
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -344,13 +438,95 @@ def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, mo
     for n in LENGTHS:
         for first in (0, n // 2):
             # float64 norms of float32 gradients: bits that differed would show from 1e-8 on
-            torch.testing.assert_close(next(parts), whole[first:n], rtol=1e-13, atol=0.0)
+            far = 0.0 if isinstance(gradients, module._Compiled) else 1e-13
+            torch.testing.assert_close(next(parts), whole[first:n], rtol=far, atol=0.0)
+
+
+@pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
+def test_in_double_precision_the_sum_is_that_of_autograd(name):
+    model, x, y, task = problem(name)
+    model = model.double()
+    x = x.double() if x.is_floating_point() else x
+    theta = flatten(model) + 0.1
+    rows = one_by_one(model, theta, x, y, task)
+    clip = float(rows.norm(dim=1).median())
+    expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
+    gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    assert isinstance(gradients, module._Chained)
+    total = gradients.sum(theta, x, y)
+    assert (total - expected).norm() <= 1e-9 * expected.norm()
+
+
+def of_steps_with_dropout():
+    body = nn.Sequential(nn.Linear(6, 9), nn.Dropout(0.3), nn.LayerNorm(9), nn.Dropout1d(0.5))
+    return OfSequences(body, 9)
+
+
+DROPPING = {
+    "mlp": (Mlp([20, 9], True, 0.3), (6,)),
+    "cnn": (MnistCnn([2, 3], 6, 0.5), (1, 20, 20)),
+    "steps": (Own(of_steps_with_dropout), (7, 6)),
+}
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("name", DROPPING)
+def test_compiled_sums_drop_what_the_records_drop(name, monkeypatch):
+    torch.manual_seed(1)
+    config, shape = DROPPING[name]
+    model = config.build(shape, 4)
+    x, y = torch.randn(23, 1, *shape), (torch.arange(23) % 4).unsqueeze(1)
+    keys = np.arange(23, dtype=np.uint64)
+
+    def of(step):
+        sums = BatchSums(0.5, model, Classification(), x, y, lambda: keys, None)
+        return type(sums.gradients), run_work(sums.asked(flatten(model), np.arange(3, 23), step))
+
+    (kind, total), (_, other) = of(0), of(1)
+    without_compiler(monkeypatch)
+    (plain, expected) = of(0)
+    assert kind is module._Compiled
+    assert plain is not kind
+    assert (total - expected).norm() <= 1e-5 * expected.norm()
+    assert (other - expected).norm() > 1e-2 * expected.norm()
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+def test_threads_change_no_bit_of_a_compiled_sum(monkeypatch):
+    monkeypatch.setattr(module, "WORTH_THREADS", 1)
+    model, x, y, task = problem("lstm", 300)
+    gradients = clipped_gradients(model, task, 0.1, shape=tuple(x.shape[1:]))
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(gradients.sum(flatten(model), x, y))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+def test_large_networks_on_vectors_and_other_types_are_left_to_torch():
+    task = Classification()
+    wide = Mlp([300], False, 0.0).build((60,), 3)
+    assert isinstance(clipped_gradients(wide, task, 1.0, shape=(60,)), module._Chained)
+    small = Mlp([3], False, 0.0).build((60,), 3)
+    gradients = clipped_gradients(small, task, 1.0, shape=(60,))
+    theta, x, y = flatten(small).double(), torch.randn(4, 60).double(), torch.arange(4) % 3
+    exact = gradients.sum(theta, x, y)
+    assert 0 < (gradients.sum(theta.float(), x.float(), y) - exact).norm() < 1e-5
+    with pytest.raises(IndexError, match="labels from 0 to 3 for a network of 3"):
+        gradients.sum(theta.float(), x.float(), torch.arange(4))
 
 
 def test_small_sums_have_one_thread_and_large_ones_all(monkeypatch):
     """Waking a second thread for each kernel of a small step made DP-SGD three times slower. Where
     no bit may depend on other records there is one always: two share a product's sums, and of 149
     networks 21 rounded otherwise in batches of other lengths."""
+    without_compiler(monkeypatch)
     model, x, y, task = problem(next(iter(PROBLEMS)), 160)
     gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]))
     sums = gradients.sums

@@ -55,7 +55,8 @@ def test_without_a_compiler_torch_trains_which_is_said_once(no_compiler, caplog)
         assert torch.equal(results(Execution()), auto)
     assert torch.equal(results(Execution("batched")), auto)
     assert [record.getMessage() for record in caplog.records] == [
-        "local training by torch, not compiled: no C++ compiler found ($CXX, c++, g++, clang++)"
+        "local training and clipped gradients by torch, not compiled: "
+        "no C++ compiler found ($CXX, c++, g++, clang++)"
     ]
     with pytest.raises(ConfigError, match=r"trainer=compiled.*needs a C\+\+ compiler"):
         results(Execution("compiled"))
@@ -90,12 +91,35 @@ def test_it_is_built_once_for_a_source_a_compiler_and_flags(tmp_path, monkeypatc
 
 
 @needs_compiler
+def test_another_header_is_another_build(tmp_path, monkeypatch):
+    """Else a library of an older version would compute what the new one asks for."""
+    package = tmp_path / "package"
+    shutil.copytree(module.files(module.__package__) / "source", package / "source")
+    monkeypatch.setattr(module, "files", lambda name: package)
+    names = set()
+
+    class Folder:
+        def __init__(self, folder):
+            pass
+
+        def library(self, name, make):
+            names.add(name)
+
+    monkeypatch.setattr(module, "BuildFolder", Folder)
+    build(compiler(), tmp_path)
+    for number, header in enumerate(sorted((package / "source").iterdir()), 2):
+        header.write_text(header.read_text() + "\n")
+        build(compiler(), tmp_path)
+        assert len(names) == number
+
+
+@needs_compiler
 def test_a_cache_that_cannot_be_written_is_no_error(afresh, monkeypatch, tmp_path, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with caplog.at_level(logging.INFO, "fedpriv"):
         results(Execution())
-    assert "local training by torch" in caplog.text
+    assert "clipped gradients by torch" in caplog.text
 
 
 @needs_compiler

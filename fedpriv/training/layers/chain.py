@@ -13,13 +13,14 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedpriv.training.layers.masked_dropout import MaskedDropout
-from fedpriv.training.layers.own_gradients import Pass
+from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE, Pass, tracked
+from fedpriv.training.layers.parts import Recurrence, SelfAttention
 from fedpriv.training.layers.supported import LayerSupport, support_of
 from fedpriv.training.layers.traced import Call, UnmappedError
 from fedpriv.training.modes import in_mode
 
-NUMBERS_AT_ONCE = 32
-"""Numbers that a processor's widest loop takes at once."""
+INSIDE = {SelfAttention: 8, Recurrence: 16}
+"""Numbers that autograd keeps inside a layer, for each one that it writes."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class ChainLayer:
         return type(self.module), *settings.items(), unbiased, self.reads, self.offset
 
     @property
-    def has_pass(self) -> bool:
-        """Whether it has per-record gradients. A linear layer on sequences has many rows a record,
-        whose gradients would be clipped one by one."""
-        many_rows = type(self.module) is nn.Linear and len(self.read) != 2
-        return self.support.gradients is not None and not many_rows
+    def alike(self) -> bool:
+        """Whether a record's gradient is known to have the same bits in a batch of any length. The
+        kernels of steps were not tried on as many processors and lengths as those of rows."""
+        rows = type(self.module) is nn.Linear and len(self.read) == 2
+        return not self.sizes or rows or type(self.module) in (nn.Conv2d, nn.GroupNorm)
 
     @property
     def draws(self) -> bool:
@@ -79,9 +80,12 @@ class ChainLayer:
     @property
     def numbers(self) -> int:
         """How many numbers a pass with per-record gradients keeps for one record."""
-        vectors = type(self.module) is nn.Linear and len(self.read) == 2
-        own = 0 if vectors else sum(self.sizes)
-        return self.read.numel() + self.written.numel() + own
+        kind = type(self.module)
+        vectors = kind is nn.Linear and len(self.read) == 2
+        own = 0 if vectors or kind is nn.Embedding else sum(self.sizes)
+        pairs = self.read.numel() ** 2 if kind is nn.Embedding else 0
+        inside = INSIDE.get(kind, 0) * self.written.numel()
+        return self.read.numel() + self.written.numel() + own + pairs + inside
 
     def run(self, theta: Tensor, *reads: Tensor) -> Tensor:
         """What it computes in training with its part of the parameters `theta` (d,)."""
@@ -130,7 +134,12 @@ class LayerChain:
     @cached_property
     def has_passes(self) -> bool:
         """Whether per-record gradients of all layers with parameters are supported."""
-        return all(not layer.sizes or layer.has_pass for layer in self.layers)
+        return all(not layer.sizes or layer.support.gradients for layer in self.layers)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether a record's gradient is known to have the same bits in a batch of any length."""
+        return all(layer.alike for layer in self.layers)
 
     @cached_property
     def in_place(self) -> bool:
@@ -141,9 +150,19 @@ class LayerChain:
     def stackable(self) -> bool:
         """Whether `forward` takes several networks: only linear layers on vectors have parameters,
         and nothing is drawn."""
-        owners = {(type(layer.module), len(layer.read)) for layer in self.layers if layer.sizes}
-        alone = owners == {(nn.Linear, 2)} and not self.draws and not self.in_place
+        alone = self.on_vectors and not self.draws and not self.in_place
         return alone and self.straight
+
+    @cached_property
+    def on_vectors(self) -> bool:
+        """Whether only linear layers on vectors have parameters."""
+        owners = {(type(layer.module), len(layer.read)) for layer in self.layers if layer.sizes}
+        return owners == {(nn.Linear, 2)}
+
+    @cached_property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return sum(sum(layer.sizes) for layer in self.layers)
 
     def run(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in training for records x (b, ...) at the parameters theta (d,)."""
@@ -170,8 +189,7 @@ class LayerChain:
                 values.append(h * masks[f"{layer.name}.mask"])
             elif layer.support.gradients is not None and layer.sizes:
                 own = layer.support.gradients(layer.module, self._parameters(layer, thetas), h)
-                if not own.written.requires_grad:
-                    own.written.requires_grad_(torch.is_grad_enabled())
+                tracked(own.written)
                 passes.append((layer.offset, own))
                 values.append(own.rows)
             elif layer.support.elementwise:

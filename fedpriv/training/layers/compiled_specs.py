@@ -16,7 +16,7 @@ from fedpriv.training.random_words import threshold
 
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT = range(6, 16)
-SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION = range(16, 24)
+SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION, MASK = range(16, 25)
 
 
 def fields(schema: type[Any], names: str) -> list[tuple[str, type[Any]]]:
@@ -31,7 +31,7 @@ class Sides(ctypes.Structure):
 
 
 class LayerSpec(ctypes.Structure):
-    """As in training.cpp; from `inputs` on, `Geometry` of planes.h."""
+    """As in layers.h; from `inputs` on, `Geometry` of planes.h."""
 
     _fields_ = (
         fields(ctypes.c_int64, "schema flag number threshold offset steps")
@@ -109,7 +109,7 @@ def gelu(layer: Any, x: Place, pool: Pooled) -> Spec:
 
 def group_norm(layer: Any, x: Place, pool: Pooled) -> Spec:
     """Normalisation of features in one group."""
-    if x.images or layer.num_groups != 1:
+    if x.images or x.steps > 1 or layer.num_groups != 1:
         return None
     return [x.spec(GROUP_NORM, flag=layer.affine, real=layer.eps)], x
 
@@ -174,6 +174,20 @@ def dropout(layer: Any, x: Place, pool: Pooled) -> Spec:
     scale = 1 / (1 - layer.p) if layer.p < 1 else 0.0
     limit = -1 if half else threshold(layer.p)
     return [x.spec(DROPOUT, flag=half, number=x.drawing, threshold=limit, real=scale)], x
+
+
+def mask(layer: Any, x: Place, pool: Pooled) -> Spec:
+    """Dropout whose mask is an input: of single numbers, of whole channels of images or of whole
+    steps."""
+    if layer.whole == 0:
+        coins = x.width * math.prod(x.sides)
+    elif layer.whole == 2 and x.images:
+        coins = x.width
+    elif layer.whole == 1 and not x.images:
+        coins = 1
+    else:
+        return None
+    return [x.spec(MASK, flag=coins)], x
 
 
 def convolution(layer: Any, x: Place, pool: Pooled) -> Spec:

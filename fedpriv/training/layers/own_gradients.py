@@ -25,9 +25,11 @@ from torch.nn import functional
 
 SMALL = 400
 """Multiply-adds below which torch computes batched products by its own loops, not by a library."""
-LEAST_ROWS = 16
-"""Rows below which products of matrices use other kernels, on the processors that were tried: 4
-with one thread, 12 with two."""
+LEAST_ROWS = 32
+"""Rows below which products of matrices use other kernels, on the processors that were tried: 7
+with one thread, 20 with two."""
+NUMBERS_AT_ONCE = 32
+"""Numbers that a processor's widest loop takes at once."""
 PATCHES_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}
 """Numbers of a convolution's patches in memory at once, by device; more would not fit a processor's
 caches."""
@@ -46,11 +48,16 @@ class Pass(ABC):
         """`written` as the next layer reads it, (k b, ...)."""
         return self.written
 
+    @property
+    def watched(self) -> list[Tensor]:
+        """What the backward pass gives gradients of."""
+        return [self.written]
+
     @abstractmethod
-    def squares(self, gradient: Tensor) -> Tensor:
+    def squares(self, *gradients: Tensor) -> Tensor:
         """The squared norms (k, b) float64 of the records' gradients of this layer.
 
-        gradient: of `written`.
+        gradients: of `watched`.
         """
 
     @abstractmethod
@@ -69,7 +76,7 @@ class LinearPass(Pass):
     it reads a zero too. All of that holds for one thread: several would share a product's sums.
     """
 
-    def __init__(self, layer: nn.Linear, parameters: Sequence[Tensor], h: Tensor) -> None:
+    def __init__(self, layer: Any, parameters: Sequence[Tensor], h: Tensor) -> None:
         k = len(parameters[0])
         self.biased = layer.bias is not None
         self.read = h.view(k, -1, layer.in_features)
@@ -100,9 +107,9 @@ class LinearPass(Pass):
     def rows(self) -> Tensor:
         return self.written.flatten(0, 1)
 
-    def squares(self, gradient: Tensor) -> Tensor:
+    def squares(self, *gradients: Tensor) -> Tensor:
         self.a = self.read.detach().double()
-        self.g = gradient.double()
+        self.g = gradients[0].double()
         a, g = (torch.linalg.vector_norm(rows, dim=2).square() for rows in (self.a, self.g))
         squares: Tensor = g * (a + self.biased)
         return squares
@@ -120,8 +127,8 @@ class FormedPass(Pass):
     def formed(self, gradient: Tensor) -> list[Tensor]:
         """Each parameter's (b, n)."""
 
-    def squares(self, gradient: Tensor) -> Tensor:
-        self.own = [each.double() for each in self.formed(gradient)]
+    def squares(self, *gradients: Tensor) -> Tensor:
+        self.own = [each.double() for each in self.formed(gradients[0])]
         norms = torch.stack([torch.linalg.vector_norm(each, dim=1) for each in self.own])
         return norms.square().sum(0, keepdim=True)
 
@@ -156,9 +163,8 @@ class ConvolutionPass(FormedPass):
         weight = g.new_empty((len(g), len(layer.weight), layer.weight[0].numel()))
         for own, rows, read in zip(*(torch.split(t, size) for t in (weight, g, self.read))):
             patches = _patches(layer, read, gradient.shape[2:])
-            if len(rows) == 1:  # threads would share its sums, and round otherwise
-                two, twice = (torch.cat([part, part]) for part in (rows, patches))
-                own[:] = torch.bmm(two, twice.transpose(1, 2))[:1]
+            if len(rows) == 1:
+                own[:] = record_products(rows, patches.transpose(1, 2))
             else:
                 torch.bmm(rows, patches.transpose(1, 2), out=own)
         return [weight.flatten(1), g.sum(2)] if layer.bias is not None else [weight.flatten(1)]
@@ -199,6 +205,26 @@ class GroupNormPass(FormedPass):
             own.reshape(*own.shape[:2], -1).sum(2) for own in (gradient * self.normal, gradient)
         )
         return [scale, offset]
+
+
+def record_products(left: Tensor, right: Tensor) -> Tensor:
+    """(b, m, n): the products of each record's (m, steps) and (steps, n). Those of a single record
+    are computed twice: threads would share its sums, and round otherwise."""
+    return torch.bmm(left, right) if len(left) > 1 else torch.bmm(_twice(left), _twice(right))[:1]
+
+
+def _twice(matrix: Tensor) -> Tensor:
+    """(2, m, n) from (1, m, n), with the same order of rows and columns in memory: the kernel of a
+    product depends on it."""
+    if matrix.is_contiguous():
+        return torch.cat([matrix, matrix])
+    across = matrix.transpose(1, 2)
+    return torch.cat([across, across]).transpose(1, 2)
+
+
+def tracked(written: Tensor) -> Tensor:
+    """`written`, whose gradient the backward pass will compute where gradients are wanted."""
+    return written if written.requires_grad else written.requires_grad_(torch.is_grad_enabled())
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from fedpriv.training.layers import compiled_specs, convolution, dense
 from fedpriv.training.layers.batched import BatchedLayer
 from fedpriv.training.layers.compiled_specs import SpecMaker
 from fedpriv.training.layers.masked_dropout import MaskedDropout
-from fedpriv.training.layers.own_gradients import ConvolutionPass, GroupNormPass, LinearPass, Pass
+from fedpriv.training.layers.own_gradients import ConvolutionPass, GroupNormPass, Pass
 from fedpriv.training.layers.parts import (
     AddedParameter,
     LastStep,
@@ -27,6 +27,14 @@ from fedpriv.training.layers.parts import (
     Reshape,
     SelfAttention,
     Sum,
+)
+from fedpriv.training.layers.sequence_gradients import (
+    AddedParameterPass,
+    EmbeddingPass,
+    LayerNormPass,
+    RecurrencePass,
+    SelfAttentionPass,
+    linear_pass,
 )
 from fedpriv.training.layers.windows import pair
 from fedpriv.training.untouched import remember, untouched
@@ -122,7 +130,7 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.Linear: LayerSupport(
         _linear,
         _AFFINE,
-        gradients=LinearPass,
+        gradients=linear_pass,
         on_features=dense.BatchedLinear,
         compiled=compiled_specs.dense,
     ),
@@ -168,7 +176,7 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     ),
     nn.Dropout3d: LayerSupport(lambda layer, read: False, dropout=3),
     L2Projection: LayerSupport(on_features=dense.BatchedL2Projection),
-    MaskedDropout: LayerSupport(),
+    MaskedDropout: LayerSupport(compiled=compiled_specs.mask),
     nn.Tanh: LayerSupport(
         elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.TANH)
     ),
@@ -182,15 +190,28 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.AdaptiveAvgPool2d: LayerSupport(_whole_average, compiled=compiled_specs.whole_average),
     nn.Identity: LayerSupport(),
-    nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
-    nn.Embedding: LayerSupport(_embedding, ("weight",), compiled=compiled_specs.embedding),
+    nn.LayerNorm: LayerSupport(
+        _layer_norm, _AFFINE, gradients=LayerNormPass, compiled=compiled_specs.layer_norm
+    ),
+    nn.Embedding: LayerSupport(
+        _embedding, ("weight",), gradients=EmbeddingPass, compiled=compiled_specs.embedding
+    ),
     Sum: LayerSupport(),
     Reshape: LayerSupport(compiled=compiled_specs.reshape),
     LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
     MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),
-    AddedParameter: LayerSupport(_added, ("own",), compiled=compiled_specs.positions),
-    Recurrence: LayerSupport(_recurrence, inner="cell", compiled=compiled_specs.recurrence),
-    SelfAttention: LayerSupport(_attention, inner="attention", compiled=compiled_specs.attention),
+    AddedParameter: LayerSupport(
+        _added, ("own",), gradients=AddedParameterPass, compiled=compiled_specs.positions
+    ),
+    Recurrence: LayerSupport(
+        _recurrence, inner="cell", gradients=RecurrencePass, compiled=compiled_specs.recurrence
+    ),
+    SelfAttention: LayerSupport(
+        _attention,
+        inner="attention",
+        gradients=SelfAttentionPass,
+        compiled=compiled_specs.attention,
+    ),
 }
 """By the exact type of a layer: a subclass may compute something else."""
 

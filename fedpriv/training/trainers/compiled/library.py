@@ -38,7 +38,7 @@ def library() -> ctypes.CDLL | None:
     try:
         return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
     except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: no home
-        message = f"local training by torch, not compiled: {error}"
+        message = f"local training and clipped gradients by torch, not compiled: {error}"
         LOGGER.warning(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
@@ -91,10 +91,14 @@ def build(command: Sequence[str], folder: Path) -> Path:
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     """The library with the signatures of training.cpp."""
-    loaded.workspace.restype = loaded.lanes.restype = ctypes.c_int64
-    loaded.workspace.argtypes = [ctypes.c_void_p]
-    loaded.train.restype = loaded.draw.restype = loaded.order.restype = None
-    loaded.train.argtypes = [ctypes.c_void_p] * 3
+    loaded.lanes.restype = ctypes.c_int64
+    for size, compute in (
+        (loaded.workspace, loaded.train),
+        (loaded.workspace_of_sum, loaded.sum_clipped),
+    ):
+        size.restype, size.argtypes = ctypes.c_int64, [ctypes.c_void_p]
+        compute.restype, compute.argtypes = None, [ctypes.c_void_p] * 3
+    loaded.draw.restype = loaded.order.restype = None
     key = ctypes.c_uint64
     number = ctypes.c_int64
     address = ctypes.c_void_p

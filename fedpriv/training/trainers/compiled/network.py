@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.buffers import epochs_a_word, own_words, shared_words
@@ -18,6 +18,7 @@ from fedpriv.training.layers.compiled_specs import (
     EMBEDDING,
     GROUP_NORM,
     KEEP,
+    MASK,
     NORM_OF_RELU,
     RECALL,
     RELU,
@@ -27,6 +28,7 @@ from fedpriv.training.layers.compiled_specs import (
     Pooled,
 )
 from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.parts import Sum
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.layers.windows import pair, tiles
@@ -40,11 +42,37 @@ class CompiledNetwork:
     layers: in the order of their calls.
     outputs: of the last one.
     words: how many words the records may have; 0: they have numbers.
+    masks: names of the `MaskedDropout` layers, whose masks are an input.
+    draws: whether layers draw random numbers.
+    size: how many parameters there are.
     """
 
     layers: ctypes.Array[LayerSpec]
     outputs: int
-    words: int = 0
+    words: int
+    masks: tuple[str, ...]
+    draws: bool
+    size: int
+
+    def arrays(
+        self, x: Tensor, y: Tensor, labels: type[np.generic]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Features (n, ...) float32 and labels (n,) of this type for C++.
+
+        Raises IndexError for a class or a word that the network does not have: C++ would write or
+        read beside its arrays.
+        """
+        features = np.ascontiguousarray(x.numpy())
+        own = np.ascontiguousarray(y.numpy()).astype(labels, copy=False)
+        words = self.words
+        if words and len(x) and not 0 <= int(features.min()) <= int(features.max()) < words:
+            found = f"words from {features.min()} to {features.max()}"
+            raise IndexError(f"{found} for a network of {words}")
+        classes = issubclass(labels, np.integer) and len(y)
+        if classes and not 0 <= int(own.min()) <= int(own.max()) < self.outputs:
+            found = f"labels from {own.min()} to {own.max()}"
+            raise IndexError(f"{found} for a network of {self.outputs} outputs")
+        return features.astype(np.float32, copy=False), own
 
 
 @cached_by_model
@@ -74,9 +102,11 @@ class _Writer:
     specs: so far.
     places: what the layers wrote, and the records first.
     drawing: how many layers so far draw random numbers.
+    masks: names of those so far that read a mask.
     """
 
     def __init__(self, chain: LayerChain, shape: tuple[int, ...]) -> None:
+        self.size = chain.size
         self.specs: list[LayerSpec] = []
         self.layers: list[ChainLayer] = []
         self.reads: list[list[int]] = []
@@ -102,6 +132,7 @@ class _Writer:
                 raise UnmappedError("its records are neither features nor sequences nor images")
         self.places = [records]
         self.drawing = 0
+        self.masks: list[str] = []
         self.slots: dict[int, int] = {}
 
     def write(self) -> CompiledNetwork:
@@ -128,7 +159,9 @@ class _Writer:
             raise UnmappedError("its outputs are no features")
         words = [own.number for own in self.specs if own.schema == EMBEDDING]
         specs = (LayerSpec * len(self.specs))(*self.specs)
-        return CompiledNetwork(specs, width.width, min(words, default=0))
+        known = min(words, default=0)
+        masks, draws = tuple(self.masks), self.drawing > 0
+        return CompiledNetwork(specs, width.width, known, masks, draws, self.size)
 
     def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
         make = layer.support.compiled
@@ -143,6 +176,9 @@ class _Writer:
             computed[0].schema = NORM_OF_RELU
         for own in computed:
             own.offset += layer.offset
+            if own.schema == MASK:
+                own.number = len(self.masks)
+                self.masks.append(layer.name)
         self.specs += computed
         self.drawing += layer.draws
         self.places.append(replace(written, drawing=0))
@@ -181,7 +217,10 @@ class _Writer:
                 return k, Pooled(pair(module.kernel_size), mean=True)
             if isinstance(module, nn.MaxPool2d) and tiles(module) != (1, 1):
                 return k, Pooled(tiles(module))
-            if not isinstance(module, nn.ReLU | nn.Tanh | nn.Sigmoid | nn.Dropout2d):
+            channels = isinstance(module, MaskedDropout) and module.whole == 2
+            if not channels and not isinstance(
+                module, nn.ReLU | nn.Tanh | nn.Sigmoid | nn.Dropout2d
+            ):
                 break
         return None, Pooled()
 

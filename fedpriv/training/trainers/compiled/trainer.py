@@ -57,7 +57,7 @@ class NamesSpec(ctypes.Structure):
 
 
 class ProblemSpec(ctypes.Structure):
-    """`Problem` of training.cpp."""
+    """`Problem` of layers.h."""
 
     _fields_ = (
         fields(ctypes.c_void_p, "layers")
@@ -69,7 +69,7 @@ class ProblemSpec(ctypes.Structure):
 
 
 class UsersSpec(ctypes.Structure):
-    """`Users` of training.cpp."""
+    """`Users` of users.h."""
 
     _fields_ = (
         fields(ctypes.c_void_p, "x y starts users orders dropout")
@@ -143,9 +143,8 @@ class Compiled(BlockTrainer):
         assert loaded is not None
         self.problem = problem
         self.loaded = loaded
+        self.network = network
         self.layers = network.layers
-        self.outputs = network.outputs
-        self.words = network.words
         self.loss, self.labels = LOSSES[type(problem.task)]
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
@@ -211,7 +210,7 @@ class Compiled(BlockTrainer):
     def _addresses(self, data: SiloData, pooled: bool) -> Addresses:
         """Of the silo's records, checked; kept with the records, since they never change."""
         known: dict[Any, Addresses] = vars(data).setdefault("_compiled", {})
-        key = pooled, self.labels, self.outputs, self.words
+        key = pooled, self.labels, self.network.outputs, self.network.words
         if key not in known:
             x, y = self._checked(data)
             starts = np.array([0, len(x)]) if pooled else data.starts
@@ -219,18 +218,8 @@ class Compiled(BlockTrainer):
         return known[key]
 
     def _checked(self, data: SiloData) -> tuple[np.ndarray, np.ndarray]:
-        """Features and labels for C++. Raises IndexError for a class or a word that the network
-        does not have: C++ would write or read beside its arrays."""
-        x, y = (np.ascontiguousarray(t.numpy()) for t in (data.x, data.y))
-        if self.words and len(x) and not 0 <= int(x.min()) <= int(x.max()) < self.words:
-            raise IndexError(f"words from {x.min()} to {x.max()} for a network of {self.words}")
-        x = x.astype(np.float32, copy=False)
-        y = y.astype(self.labels, copy=False)
-        classes = self.loss == CROSS_ENTROPY and len(y)
-        if classes and not 0 <= int(y.min()) <= int(y.max()) < self.outputs:
-            labels = f"labels from {y.min()} to {y.max()}"
-            raise IndexError(f"{labels} for a network of {self.outputs} outputs")
-        return x, y
+        """Features and labels for C++. Raises IndexError as `CompiledNetwork.arrays` does."""
+        return self.network.arrays(data.x, data.y, self.labels)
 
     def _prepare(self, users: TrainingUsers) -> Prepared:
         """Raises IndexError as `_checked` does."""
@@ -257,7 +246,7 @@ class Compiled(BlockTrainer):
             n_layers=len(self.layers),
             features=math.prod(self.problem.shape),
             size=len(self.start),
-            outputs=self.outputs,
+            outputs=self.network.outputs,
             loss=self.loss,
             epochs=recipe.epochs,
             batch=size,
@@ -319,6 +308,8 @@ def compiled(problem: LocalProblem) -> Compiled | Unmapped:
         return network
     if LOSSES[task][0] == LOGISTIC and network.outputs != 1:
         return Unmapped("a logistic loss needs one output")
+    if network.masks:
+        return Unmapped("its masks of dropout are an input")
     if library() is None:
         return Unmapped("it needs a C++ compiler")
     return Compiled(problem, network)

@@ -6,15 +6,19 @@
 #include "network.h"
 #include "products.h"
 
-// Rows of words, whole numbers as floats, become rows of their vectors.
+// Rows of words, whole numbers as floats, become rows of their vectors. Of one record it keeps the gradients of the
+// words that it has: all others' are zero.
 class Embedding final : public Layer {
  public:
   Embedding(Context& c, int64_t words, int64_t features, int64_t steps)
-      : c(c), n(features), steps(steps), words(words), row(padded(n)), x_row(padded(steps)),
+      : c(c), n(features), steps(steps), words(words), row(padded(n)), x_row(padded(steps)), apart(c.parameters.apart),
         weights(c.parameters.place(words * row)), sums(c.memory.take<float>(words * row)),
-        y(c.memory.take<float>(c.rows * steps * row + LANES)) {
+        y(c.memory.take<float>(c.rows * steps * row + LANES)), found(c.memory.take<int64_t>(apart ? steps : 0)),
+        seen(c.memory.take<bool>(apart ? words : 0)) {
     c.gradients.need(std::max(steps * row, x_row));
-    if (y) std::fill_n(sums, words * row, 0.0f);
+    if (!y) return;
+    std::fill_n(sums, words * row, 0.0f);
+    if (apart) std::fill_n(seen, words, false);
   }
 
   float* forward(float* input, int64_t rows) override {
@@ -25,7 +29,9 @@ class Embedding final : public Layer {
 
   // One sum for each word: adding every step to the weights would round each to the weights' precision.
   float* backward(float* g, int64_t rows) override {
+    if (apart) forget();
     each(rows, [&](int64_t word, int64_t at) { add(sums + word, g + at); });
+    if (apart) return find(), g;
     each(rows, [&](int64_t word, int64_t) {
       add(c.parameters.target + weights + word, sums + word);
       std::fill_n(sums + word, row, 0.0f);  // the word may come again
@@ -41,6 +47,19 @@ class Embedding final : public Layer {
     for (int64_t i = 0; i < words; ++i) flat = std::copy_n(own + weights + i * row, n, flat);
   }
 
+  bool keeps_gradient() const override { return apart; }
+
+  double square() const override {
+    doubles squares{};
+    each_found([&](int64_t at, vec own) { squares += exact(own) * exact(own); });
+    return total(squares);
+  }
+
+  void add_gradient(double factor, double* sum) override {
+    sum += weights;
+    each_found([&](int64_t at, vec own) { store(sum + at, load<doubles>(sum + at) + factor * exact(own)); });
+  }
+
  private:
   void add(float* to, const float* from) const {
     for (int64_t j = 0; j < row; j += LANES) store(to + j, load(to + j) + load(from + j));
@@ -53,9 +72,37 @@ class Embedding final : public Layer {
       for (int64_t t = 0; t < steps; ++t) use(int64_t(x[r * x_row + t]) * row, (r * steps + t) * row);
   }
 
+  // The record's words, once each.
+  void find() {
+    each(1, [&](int64_t word, int64_t) {
+      if (!seen[word / row]) found[count++] = word;
+      seen[word / row] = true;
+    });
+  }
+
+  // Clears the sums of the record before.
+  void forget() {
+    while (count > 0) {
+      const int64_t word = found[--count];
+      std::fill_n(sums + word, row, 0.0f);
+      seen[word / row] = false;
+    }
+  }
+
+  // use(where a vector of numbers is, the vector) of the words' sums, without what is in the padding.
+  template <class Use>
+  void each_found(Use use) const {
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t j = 0; j < row; j += LANES) use(found[i] + j, first(n - j, load(sums + found[i] + j)));
+  }
+
   Context& c;
-  const int64_t n, steps, words, row, x_row, weights;
+  const int64_t n, steps, words, row, x_row;
+  const bool apart;
+  const int64_t weights;
   float *sums, *x = nullptr, *y;
+  int64_t *found, count = 0;
+  bool* seen;
 };
 
 // Adds a vector of each step's own.

@@ -11,8 +11,12 @@ class Dense final : public Layer {
  public:
   Dense(Context& c, int64_t inputs, int64_t outputs, bool biased, bool lowest)
       : c(c), n(inputs), m(outputs), n_row(padded(n)), m_row(padded(m)), biased(biased), lowest(lowest),
-        weights(c.parameters.place(n_row * m_row)), bias(c.parameters.place(m)),
-        y(c.memory.take<float>(c.rows * m_row)), turned(c.memory.take<float>(m_row * n_row)) {
+        apart(c.parameters.apart && c.rows == 1), weights(c.parameters.place(n_row * m_row)),
+        bias(c.parameters.place(m)), read(c.memory.take<double>(apart ? n_row : 0)),
+        from_above(c.memory.take<double>(apart ? m_row : 0)),
+        reads(c.memory.take<double>(apart ? MOST_WAITING * n_row : 0)),
+        aboves(c.memory.take<double>(apart ? MOST_WAITING * m_row : 0)), y(c.memory.take<float>(c.rows * m_row)),
+        turned(c.memory.take<float>(m_row * n_row)) {
     c.gradients.need(std::max(n_row, m_row));
   }
 
@@ -32,9 +36,34 @@ class Dense final : public Layer {
       transpose(c.parameters.weights + weights, n, m, turned);
       product(Plain{g, m_row}, rows, m, turned, n_row, n_row, below, n_row, Set{});
     }
+    if (apart) return keep(g), below;
     product(Transposed{x, n_row}, n, rows, g, m_row, m_row, target + weights, m_row, Add{});
     if (biased) add_rows(g, rows, m_row, target + bias);
     return below;
+  }
+
+  bool keeps_gradient() const override { return apart; }
+
+  double square() const override {
+    doubles a{}, g{};
+    for (int64_t i = 0; i < n_row; i += LANES) a += load<doubles>(read + i) * load<doubles>(read + i);
+    for (int64_t j = 0; j < m_row; j += LANES) g += load<doubles>(from_above + j) * load<doubles>(from_above + j);
+    return total(g) * (total(a) + biased);
+  }
+
+  // Several records' factors wait, so that each number of the sum is read and written once for all of them. It adds
+  // them in the order of the records, so that its bits are those of adding one after another.
+  void add_gradient(double factor, double* sum) override {
+    for (int64_t i = 0; i < n; ++i) reads[waiting * n_row + i] = factor * read[i];
+    std::copy_n(from_above, m_row, aboves + waiting * m_row);
+    factors[waiting] = factor;
+    if (++waiting == MOST_WAITING) add_waiting(sum);
+  }
+
+  void add_waiting(double* sum) override {
+    for (int64_t i = 0; i < n; ++i) add_aboves(reads + i, n_row, sum + weights + i * m_row);
+    if (biased) add_aboves(factors, 1, sum + bias);
+    waiting = 0;
   }
 
   void pack(const float*& flat, float* own) const override {
@@ -51,10 +80,29 @@ class Dense final : public Layer {
 
  private:
   static constexpr int64_t FEW_ROWS = 7;  // up to which dot products are faster; measured
+  static constexpr int64_t MOST_WAITING = 8;
+
+  void keep(const float* g) {
+    for (int64_t i = 0; i < n_row; i += LANES) store(read + i, exact(first(n - i, load(x + i))));
+    for (int64_t j = 0; j < m_row; j += LANES) store(from_above + j, exact(first(m - j, load(g + j))));
+  }
+
+  // Adds what waits, each record's times its factor; these lie `apart_by` apart.
+  void add_aboves(const double* factor, int64_t apart_by, double* to) const {
+    for (int64_t j = 0; j < m_row; j += LANES) {
+      doubles all = load<doubles>(to + j);
+      for (int64_t r = 0; r < waiting; ++r) all += factor[r * apart_by] * load<doubles>(aboves + r * m_row + j);
+      store(to + j, all);
+    }
+  }
+
   Context& c;
   const int64_t n, m, n_row, m_row;
-  const bool biased, lowest;
+  const bool biased, lowest, apart;
   const int64_t weights, bias;
+  double *read, *from_above;
+  double *reads, *aboves, factors[MOST_WAITING];  // of the records that wait; `reads` times their factors
+  int64_t waiting = 0;
   float *x = nullptr, *y, *turned;
 };
 

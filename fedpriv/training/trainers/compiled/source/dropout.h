@@ -74,3 +74,27 @@ class Dropout final : public Layer {
   const int32_t threshold;
   const float scale;
 };
+
+// Multiplies each row of one record by its coins, each for as many of its numbers as the others. In place.
+class Mask final : public Layer {
+ public:
+  Mask(Context& c, int64_t ordinal, int64_t coins, int64_t numbers)
+      : c(c), ordinal(ordinal), coins(coins), area(numbers / coins), v_row(padded(numbers)), steps(c.gradients.steps) {
+    c.gradients.need(v_row);
+  }
+
+  float* forward(float* x, int64_t rows) override { return masked(x, rows); }
+  float* backward(float* g, int64_t rows) override { return masked(g, rows); }
+
+ private:
+  float* masked(float* v, int64_t rows) {
+    const float* mask = c.moment.masks[ordinal] + c.moment.row * steps * coins;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = 0; k < coins; ++k, ++mask)
+        for (int64_t j = 0; j < area; ++j) v[r * v_row + k * area + j] *= *mask;
+    return v;
+  }
+
+  Context& c;
+  const int64_t ordinal, coins, area, v_row, steps;
+};

@@ -19,17 +19,21 @@ struct Workspace {
 
 // One user's numbers in the layers' own order (rows padded to whole vectors), all `size` of them.
 // weights: its parameters. Gradients are added to `target`: the gradient, or, of -lr times the loss, the parameters.
+// apart: whether each record's gradient is wanted by itself.
 struct Parameters {
   int64_t size = 0;
+  bool apart = false;
   float *weights = nullptr, *target = nullptr;
   // Where the next n numbers will be.
   int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
 };
 
-// The user's key and the batch it is at: epoch, place in the epoch, and the first row that is computed now.
+// The user's key and the batch it is at: epoch, place in the epoch, and the first row that is computed now. masks: of
+// each Mask, (rows, coins).
 struct Moment {
   uint64_t key = 0;
   int64_t epoch = 0, place = 0, row = 0;
+  const float* const* masks = nullptr;
 };
 
 // Gradients of activations: a layer reads one buffer and writes the other.
@@ -58,6 +62,13 @@ class Layer {
   virtual float* forward(float* x, int64_t rows) = 0;
   // Adds the parameters' gradients, given y's; returns x's.
   virtual float* backward(float* g, int64_t rows) = 0;
+  // Whether it keeps the gradient of one record itself, mostly as factors, and adds nothing to the target.
+  virtual bool keeps_gradient() const { return false; }
+  // Then: the square of the gradient's norm, and the gradient times `factor`, added to all parameters' sum.
+  virtual double square() const { return 0; }
+  // It may wait with that until `add_waiting`.
+  virtual void add_gradient(double factor, double* sum) {}
+  virtual void add_waiting(double* sum) {}
   // The layer's parameters between torch's order, from where `flat` is on, and its own.
   virtual void pack(const float*& flat, float* own) const {}
   virtual void unpack(const float* own, float*& flat) const {}

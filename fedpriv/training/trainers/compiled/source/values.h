@@ -36,7 +36,8 @@ class Keep final : public Layer {
 // Reads a slot, whatever came before it, which gets no gradient from here.
 class Recall final : public Layer {
  public:
-  Recall(Context& c, Slot& slot) : c(c), slot(slot), records(c.rows / c.gradients.steps), y(c.memory.take<float>(c.rows * slot.n + LANES)) {}
+  Recall(Context& c, Slot& slot)
+      : c(c), slot(slot), records(c.rows / c.gradients.steps), y(c.memory.take<float>(c.rows * slot.n + LANES)) {}
 
   float* forward(float*, int64_t rows) override {
     std::copy_n(slot.value, rows * slot.n, y);

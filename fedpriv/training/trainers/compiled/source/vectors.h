@@ -26,6 +26,8 @@ typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint64_t longs __attribute__((vector_size(4 * LANES)));
 
+typedef double doubles __attribute__((vector_size(8 * LANES)));
+
 // Numbers that a row of n takes: whole vectors.
 constexpr int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
@@ -159,6 +161,14 @@ inline vec sums(const vec (&rows)[N]) {
 inline float total(vec v) {
   vec rows[1] = {v};
   return sums(rows)[0];
+}
+
+inline doubles exact(vec v) { return __builtin_convertvector(v, doubles); }
+
+inline double total(doubles v) {
+  double sum = 0;
+  for (int lane = 0; lane < LANES; ++lane) sum += v[lane];
+  return sum;
 }
 
 inline vec square_root(vec v) {

@@ -1,0 +1,92 @@
+// Sums of clipped gradients of records. Each record's gradient is computed alone, so that none of its bits depends on
+// the others.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "layers.h"
+
+extern "C" {
+
+// Records x (n, features), y (n,). masks: those of each Mask, (n, coins). A gradient longer than `clip` is scaled down
+// to it, and one that is not finite counts as zero. norms: (n,), of the gradients. total: (size,) in torch's order.
+struct Records {
+  const float* x;
+  const void* y;
+  const float* const* masks;
+  int64_t n;
+  double clip;
+  double *norms, *total;
+};
+
+}  // extern "C"
+
+class ClippedSum final : public Chain {
+ public:
+  ClippedSum(const Problem& p, char* memory) : Chain(p, memory, true) {
+    const int64_t size = c.parameters.size;
+    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size), places = c.memory.take<float>(size);
+    sum = c.memory.take<double>(size);
+    numbers = c.memory.take<float>(p.size);
+    if (!memory) return;
+    for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
+      if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
+    std::fill_n(weights, size, 0.0f);
+    std::fill_n(places, size, 0.0f);
+    std::fill_n(sum, size, 0.0);
+    pack(p.start, weights);
+    for (int64_t i = 0; i < p.size; ++i) numbers[i] = float(i + 1);
+    pack(numbers, places);
+    c.parameters.weights = weights, c.parameters.target = gradient;
+  }
+
+  // The sum over all records, in their order.
+  void add(const Records& r, const Loss& loss) {
+    c.moment.masks = r.masks;
+    for (int64_t i = 0; i < r.n; ++i) {
+      c.moment.row = i;
+      for (const auto& [from, to] : formed) std::fill(gradient + from, gradient + to, 0.0f);
+      add_gradients(r.x, &i, 1, 1, loss);
+      r.norms[i] = norm();
+      if (const double factor = clip_factor(r.norms[i], r.clip)) add_gradient(factor);
+    }
+    for (const auto& layer : layers) layer->add_waiting(sum);
+    for (int64_t i = 0; i < c.parameters.size; ++i)
+      if (places[i] != 0) r.total[int64_t(places[i]) - 1] = sum[i];
+  }
+
+ private:
+  static double clip_factor(double norm, double clip) {
+    if (!(norm <= std::numeric_limits<double>::max())) return 0;
+    return std::min(clip / std::max(norm, 1e-30), 1.0);
+  }
+
+  // Of the record's gradient. Its padding, which may hold anything, becomes zero.
+  double norm() {
+    double square = 0;
+    for (const auto& layer : layers) square += layer->square();
+    for (const auto& [from, to] : formed) {
+      doubles squares{};
+      for (int64_t i = from; i < to; i += LANES) {
+        const vec g = load(places + i) != vec{} ? load(gradient + i) : vec{};
+        store(gradient + i, g);
+        squares += exact(g) * exact(g);
+      }
+      square += total(squares);
+    }
+    return std::sqrt(square);
+  }
+
+  void add_gradient(double factor) {
+    for (const auto& layer : layers) layer->add_gradient(factor, sum);
+    for (const auto& [from, to] : formed)
+      for (int64_t i = from; i < to; i += LANES)
+        store(sum + i, load<doubles>(sum + i) + factor * exact(load(gradient + i)));
+  }
+
+  std::vector<std::pair<int64_t, int64_t>> formed;  // from where to where gradients are formed
+  float *weights, *gradient;
+  float* places;  // of each parameter in torch's order, from 1 on; 0: padding
+  float* numbers;
+  double* sum;
+};

@@ -1,0 +1,237 @@
+"""Sums of clipped gradients in C++: what a record may do to the others, and to the sum."""
+
+import copy
+import logging
+
+import numpy as np
+import pytest
+import torch
+from drawn_networks import traceable
+from torch import nn
+
+from fedpriv.models.tasks import Classification
+from fedpriv.training import clipped as module
+from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.trainers.compiled import clipped_sum as sums
+from fedpriv.training.trainers.compiled import library as libraries
+from fedpriv.training.vectors import flatten
+
+needs_compiler = pytest.mark.skipif(libraries.library() is None, reason="needs a C++ compiler")
+N = 24
+SICK = 7
+CLASSES = 3
+
+
+class OfSteps(nn.Module):
+    """A class of sequences, or of words where there are some."""
+
+    def __init__(self, body, width, words=0):
+        super().__init__()
+        self.words = nn.Embedding(words, width) if words else nn.Identity()
+        self.body, self.last = body, nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        return self.last(self.states(self.words(x)).mean(1))
+
+    def states(self, h):
+        return self.body(h)
+
+
+class OfRecurrence(OfSteps):
+    def states(self, h):
+        return self.body(h)[0]
+
+
+def transformer(width, words=0):
+    layer = nn.TransformerEncoderLayer(width, 2, 11, 0.0, batch_first=True)
+    return OfSteps(layer, width, words)
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(27, 3)
+    )
+
+
+NETWORKS = {
+    "rows": (lambda: nn.Sequential(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 3)), (5,)),
+    "images": (convolutions, (2, 6, 6)),
+    "lstm": (lambda: OfRecurrence(nn.LSTM(6, 9, batch_first=True), 9), (7, 6)),
+    "gru": (lambda: OfRecurrence(nn.GRU(6, 9, batch_first=True), 9), (7, 6)),
+    "attention": (lambda: transformer(6), (7, 6)),
+}
+WRONG = [float("nan"), float("inf"), 1e38, -1e20, 1e-41, 0.0]
+
+
+def records(shape, words=0):
+    x = torch.randint(0, words, (N, *shape)) if words else torch.randn(N, *shape)
+    return x, torch.arange(N) % CLASSES
+
+
+def one_by_one(model, x, y):
+    """Each record's gradient (n, d) by autograd, in float64."""
+    model = copy.deepcopy(model).double()
+    x = x.double() if x.is_floating_point() else x
+    found = []
+    for own, label in zip(x.split(1), y.split(1)):
+        loss = Classification().loss(model(own), label, torch.ones(1))
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        found.append(torch.cat([each.flatten() for each in gradients]))
+    return torch.stack(found)
+
+
+def compiled(model, x, clip):
+    gradients = clipped_gradients(
+        model, Classification(), clip, shape=tuple(x.shape[1:]), dtype=x.dtype
+    )
+    assert isinstance(gradients, module._Compiled)
+    return gradients
+
+
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(module, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_bit_of_the_others_depends_on_a_record(name, wrong):
+    """Whatever is in it, and although the next record is computed in the same memory."""
+    torch.manual_seed(1)
+    build, shape = NETWORKS[name]
+    model, (x, y) = build(), records(shape)
+    theta, total = flatten(model), compiled(model, x, 0.1).compiled
+    _, before = total(theta, x, y, {}, 0.1)
+    for place in (..., 0, -1):  # all its numbers, or one
+        sick = x.clone()
+        sick[SICK].view(-1)[place] = wrong
+        whole, norms = total(theta, sick, y, {}, 0.1)
+        others = torch.arange(N) != SICK
+        assert torch.equal(norms[others], before[others])
+        own, _ = total(theta, sick[SICK : SICK + 1], y[SICK : SICK + 1], {}, 0.1)
+        assert own.norm() <= 0.1 * (1 + 1e-9)
+        rest, _ = total(theta, x[others], y[others], {}, 0.1)
+        assert (whole - rest - own).norm() <= 1e-13
+        if not norms[SICK].isfinite():
+            assert torch.equal(whole, rest)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(24))
+def test_any_network_sums_what_autograd_does(seed):
+    torch.manual_seed(seed)
+    model, shape = traceable(seed)
+    x, y = records(shape)
+    rows = one_by_one(model, x, y)
+    clip = float(rows.norm(dim=1).median()) + 1e-6
+    expected = (clip / rows.norm(dim=1).clamp_min(1e-30)).clamp(max=1) @ rows
+    gradients = compiled(model, x, clip)
+    theta = flatten(model)
+    assert (gradients.sum(theta, x, y) - expected).norm() <= 1e-5 * clip * N
+    for i in range(N):
+        assert gradients.sum(theta, x[i : i + 1], y[i : i + 1]).norm() <= clip * (1 + 1e-9)
+
+
+@needs_compiler
+def test_a_word_that_comes_again_adds_to_its_own_vector():
+    torch.manual_seed(1)
+    model = transformer(6, words=4)
+    x, y = records((9,), words=4)
+    x[0] = 2
+    rows = one_by_one(model, x, y)
+    clip = float(rows.norm(dim=1).median())
+    expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
+    gradients = compiled(model, x, clip)
+    assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6 * clip * N
+    with pytest.raises(IndexError, match="words from 0 to 4 for a network of 4"):
+        gradients.sum(flatten(model), torch.full((N, 9), 4).tril(), y)
+
+
+@pytest.mark.parametrize("way", [pytest.param("compiled", marks=needs_compiler), "by torch"])
+def test_a_group_norm_of_steps_is_over_all_of_them(way, monkeypatch):
+    """Each step was normalised by itself, with the parameters of other layers, and a record moved
+    the sum by more than the clip."""
+    if way == "by torch":
+        without_compiler(monkeypatch)
+    torch.manual_seed(1)
+    model = OfSteps(nn.Sequential(nn.Linear(6, 9), nn.GroupNorm(1, 7), nn.ReLU()), 9)
+    x, y = records((7, 6))
+    rows = one_by_one(model, x, y)
+    expected = (0.1 / rows.norm(dim=1)).clamp(max=1) @ rows
+    gradients = clipped_gradients(model, Classification(), 0.1, shape=(7, 6))
+    assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6
+
+
+@needs_compiler
+def test_arrays_of_other_shapes_are_refused():
+    model = nn.Sequential(nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 3))
+    x, y = records((5,))
+    total, theta = compiled(model, x, 0.1).compiled, flatten(model)
+    for wrong, found in (
+        ((theta[1:], x, y), r"theta has the shape \(83,\), expected \(84,\)"),
+        ((theta, x[:, :4], y), r"x has the shape \(24, 4\), expected \(24, 5\)"),
+        ((theta, x, y[:9]), r"y has the shape \(9,\), expected \(24,\)"),
+    ):
+        with pytest.raises(ValueError, match=found):
+            total(*wrong, {}, 0.1)
+
+
+@needs_compiler
+def test_a_network_with_more_parameters_than_are_counted_is_left_to_torch(monkeypatch):
+    monkeypatch.setattr(sums, "MOST_PARAMETERS", 80)
+    model = nn.Sequential(nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 3))
+    gradients = clipped_gradients(model, Classification(), 0.1, shape=(5,))
+    assert isinstance(gradients, module._Chained)
+
+
+@needs_compiler
+def test_numbers_near_zero_count_as_zero_and_the_thread_has_its_mode_back():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(5, 9, bias=False), nn.ReLU(), nn.Linear(9, 3, bias=False))
+    x, y = records((5,))
+    gradients = compiled(model, x, 0.1)
+    assert gradients.sum(flatten(model), 1e-40 * x, y).count_nonzero() == 0
+    small = np.full(3, 1e-40, dtype=np.float32)
+    assert (small * np.float32(1) == small).all()
+    assert torch.full((3,), 1e-40).mul(1.0).count_nonzero() == 3
+
+
+def test_without_a_compiler_private_sums_of_steps_are_formed_in_whole_stacks(monkeypatch):
+    """Rows are summed by kernels that were tried; those of steps may round otherwise in batches of
+    other lengths."""
+    without_compiler(monkeypatch)
+    torch.manual_seed(1)
+    for name, kind in {"rows": module._Chained, "images": module._Chained}.items():
+        build, shape = NETWORKS[name]
+        gradients = clipped_gradients(build(), Classification(), 0.1, shape=shape)
+        x, y = records(shape)
+        asked = gradients.asked(flatten(gradients.model), x, y, alone=True)
+        assert type(asked.gradients) is kind
+    for name in ("lstm", "gru", "attention"):
+        build, shape = NETWORKS[name]
+        model, (x, y) = build(), records(shape)
+        gradients = clipped_gradients(model, Classification(), 0.1, shape=shape)
+        theta, stats = flatten(model), ContributionStats()
+        alone = gradients.asked(theta, x, y, alone=True, stats=stats)
+        fast = gradients.asked(theta, x, y)
+        assert type(alone.gradients) is module._Formed
+        assert type(fast.gradients) is module._Chained
+        torch.testing.assert_close(alone.run(), fast.run(), rtol=1e-4, atol=1e-6)
+        assert stats.units == N
+
+
+def test_the_log_says_once_how_sums_are_computed(monkeypatch, caplog):
+    module._say.cache_clear()
+    without_compiler(monkeypatch)
+    with caplog.at_level(logging.INFO, "fedpriv"):
+        for name in ("rows", "rows", "lstm"):
+            build, shape = NETWORKS[name]
+            clipped_gradients(build(), Classification(), 0.1, shape=shape)
+    assert [record.getMessage() for record in caplog.records] == [
+        "clipped gradients: by one backward pass, not compiled: it needs a C++ compiler",
+        "clipped gradients: by one backward pass, or formed one by one with noise of the system, "
+        "not compiled: it needs a C++ compiler",
+    ]
+    module._say.cache_clear()
