@@ -133,7 +133,7 @@ def ends_well(words, folder):
     return seconds
 
 
-@pytest.mark.parametrize("number", [120, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [90, pytest.param(2000, marks=pytest.mark.slow)])
 def test_any_words_end_in_one_line_or_a_run(number, tmp_path, monkeypatch):
     monkeypatch.delenv("FEDPRIV_DATA", raising=False)
     wrong = []
@@ -204,7 +204,7 @@ def plausible_failures(seed, number, folder, root):
     return failed, works
 
 
-@pytest.mark.parametrize("number", [24, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [16, pytest.param(1500, marks=pytest.mark.slow)])
 def test_plausible_words_work_or_are_refused_with_a_key(number, tmp_path, small_root):
     failed, works = plausible_failures(number, number, tmp_path, small_root)
     assert not failed, "\n".join(failed)

@@ -144,7 +144,7 @@ def check(words: str) -> str:
     return "solved"
 
 
-FEW = 12
+FEW = 8
 ALL = 200
 
 

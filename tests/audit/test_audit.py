@@ -98,7 +98,7 @@ def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
         "algo.noise_multiplier=1",
         "algo.user_rate=0.1",
         "allocator.n_silos=1",
-        "rounds=20",
+        "rounds=12",
     ]
     row = audited(*words, trials=1000)["released model", "user"]
     assert row.assumed in ("sampled", "any mechanism")

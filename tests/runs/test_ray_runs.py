@@ -82,7 +82,13 @@ def nothing_is_left():
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", SETUPS)
+LONG = ("plain", "masked", "private weighting")
+"""Set-ups whose steps others have as well: secure sums are masked, and a second node's run is."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in SETUPS]
+)
 def test_a_run_is_that_of_one_process_to_the_bit(name, cluster, tmp_path):
     exp = experiment(*SETUPS[name])
     train(exp, "", tmp_path / "one")
@@ -107,7 +113,7 @@ def mortal(cls, exp):
 
 
 @pytest.mark.filterwarnings("ignore:silo1 is silent")
-@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+@pytest.mark.parametrize("aggregation", [pytest.param("plain", marks=pytest.mark.slow), "secagg"])
 def test_a_process_that_dies_costs_its_round_and_the_run_goes_on(aggregation, cluster, tmp_path):
     exp = experiment("preset.n_silos=2", "rounds=4", "algo=uldp_avg", f"aggregation={aggregation}")
     train(
