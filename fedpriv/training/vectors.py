@@ -63,14 +63,19 @@ class ParameterLayout:
     """
 
     def __init__(
-        self, shapes: Sequence[Sequence[int]], orders: Sequence[Sequence[int]] | None = None
+        self,
+        shapes: Sequence[Sequence[int]],
+        orders: Sequence[Sequence[int]] | None = None,
+        offsets: Sequence[int] | None = None,
     ) -> None:
         """shapes: of the parameters of a network.
         orders: of their dimensions in the stacks; by default the parameters' own.
+        offsets: where each begins in a vector; by default one after the other.
         """
         orders = orders or [range(len(shape)) for shape in shapes]
         back = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
         self.sizes = [math.prod(shape) for shape in shapes]
+        self._offsets = offsets or [sum(self.sizes[:i]) for i in range(len(shapes))]
         self.shapes = [[shape[dim] for dim in order] for shape, order in zip(shapes, orders)]
         self._parameters = shapes
         self._there, self._back = (
@@ -79,13 +84,15 @@ class ParameterLayout:
 
     def stacks(self, vectors: Tensor) -> list[Tensor]:
         """Views of vectors (m, d) as stacks."""
-        pieces = zip(torch.split(vectors, self.sizes, 1), self._parameters, self._there)
-        return [piece.reshape(len(piece), *shape).permute(dims) for piece, shape, dims in pieces]
+        pieces = [vectors[:, at : at + size] for at, size in zip(self._offsets, self.sizes)]
+        each = zip(pieces, self._parameters, self._there)
+        return [piece.reshape(len(piece), *shape).permute(dims) for piece, shape, dims in each]
 
     def vectors(self, stacks: Sequence[Tensor]) -> Tensor:
         """Stacks as new vectors (m, d)."""
-        pairs = zip(stacks, self._back)
-        return torch.cat([stack.permute(dims).reshape(len(stack), -1) for stack, dims in pairs], 1)
+        each = sorted(zip(self._offsets, stacks, self._back), key=lambda one: one[0])
+        rows = [stack.permute(dims).reshape(len(stack), -1) for _, stack, dims in each]
+        return torch.cat(rows, 1)
 
     def changes(self, stacks: Sequence[Tensor], starts: Sequence[Tensor]) -> Tensor:
         """Stacks minus the stacks `starts` (1, ...) as new vectors (m, d), in one pass."""

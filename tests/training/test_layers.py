@@ -1,5 +1,7 @@
 """Gradients of every stacked layer, and of chains of them, against autograd."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,11 @@ from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.models.tasks import Classification
+from fedpriv.training import users
 from fedpriv.training.description import Recipe
 from fedpriv.training.layers.buffers import BufferPool, Masks
+from fedpriv.training.optimizers import Adam, Sgd
+from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
@@ -74,9 +79,43 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize(
+class Residuals(nn.Module):
+    """Sums with the records, with what several layers before computed, of a value with itself, and
+    around another sum. The parameters are not in the order of the layers."""
+
+    def __init__(self, p=0.0):
+        super().__init__()
+        self.last, self.first, self.third = nn.Linear(7, 3), nn.Linear(7, 7), nn.Linear(7, 7)
+        self.norm, self.dropout, self.second = nn.GroupNorm(1, 7), nn.Dropout(p), nn.Linear(7, 7)
+
+    def forward(self, x):
+        h = torch.relu(x + self.first(x))
+        inner = self.norm(self.second(h)) + h
+        inner = self.dropout(torch.relu(inner))
+        h = h + self.third(inner)
+        h = torch.relu(h)
+        return self.last(h + h)
+
+
+class Doubled(nn.Module):
+    """A sum before the first layer with parameters, and one as the last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(7, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.one(torch.relu(x) + x)
+        return h + self.two(torch.relu(h))
+
+
+FEATURES |= {"residual sums": Residuals(), "sums at the ends": Doubled()}
+STEPS = pytest.mark.parametrize(
     "recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"]
 )
+
+
+@STEPS
 @pytest.mark.parametrize("name", [*FEATURES, *IMAGES])
 def test_layer_against_autograd(name, recipe):
     module, shape = (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10))
@@ -88,6 +127,57 @@ def test_layer_against_autograd(name, recipe):
         one_by_one(module, theta, data, task, recipe),
         theta,
     )
+
+
+def batched_alone(problem, rows):
+    return [(Batched(problem, compile_layers(problem.model, problem.shape)), np.arange(len(rows)))]
+
+
+@STEPS
+@pytest.mark.parametrize("optimizer", [Sgd(), Adam(eps=0.1)], ids=str)
+@pytest.mark.parametrize("build", [Residuals, Doubled])
+def test_residual_sums_of_users_side_by_side(build, recipe, optimizer, monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", batched_alone)
+    torch.manual_seed(1)
+    module, task = build(), Classification()
+    theta, recipe = flatten(module), replace(recipe, optimizer=optimizer)
+    data = silo([3, 9, 1, 6], (7,), task)
+    together = trained(module, theta, data, task, recipe)
+    assert_same(together, one_by_one(module, theta, data, task, recipe), theta)
+
+
+def test_a_dropout_between_sums_leaves_each_user_its_own(monkeypatch):
+    monkeypatch.setattr(users, "select_trainers", batched_alone)
+    torch.manual_seed(1)
+    module, task, recipe = Residuals(0.5), Classification(), Recipe(2, 4, 0.1)
+    theta, data = flatten(module), silo([6, 6, 6], (7,), task)
+    assert torch.equal(
+        trained(module, theta, data, task, recipe), trained(module, theta, data, task, recipe)
+    )
+    plain = trained(Residuals(), theta, data, task, recipe)
+    assert float((trained(module, theta, data, task, recipe) - plain).norm(dim=1).min()) > 1e-3
+
+
+@pytest.mark.parametrize("skipped", ["branch", "image"])
+def test_other_sums_are_left_to_the_other_trainers(skipped):
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(7, 3), nn.Linear(7, 3)
+
+        def forward(self, x):
+            return self.one(x) + self.two(x)
+
+    class Image(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Conv2d(2, 2, 3, padding=1), nn.Linear(128, 3)
+
+        def forward(self, x):
+            return self.two((self.one(x) + x).flatten(1))
+
+    module, shape = (Branches(), (7,)) if skipped == "branch" else (Image(), (2, 8, 8))
+    assert compile_layers(module, shape) is None
 
 
 def test_equal_maxima_send_the_gradient_to_the_first():

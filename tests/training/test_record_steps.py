@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.mlp import Mlp
@@ -15,7 +16,28 @@ from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.util.streams import Streams
 
-NETWORKS = {"mlp": (Mlp([6], True, 0.0), (5,)), "cnn": (MnistCnn([2, 3], 4, 0.0), (1, 20, 20))}
+
+class Residual:
+    def build(self, shape, outputs):
+        return OwnModule(*shape, outputs)
+
+
+class OwnModule(nn.Module):
+    """A residual sum, with parameters that are not in the order of the layers."""
+
+    def __init__(self, width, outputs):
+        super().__init__()
+        self.last, self.first = nn.Linear(width, outputs), nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)) + x)
+
+
+NETWORKS = {
+    "residual": (Residual(), (5,)),
+    "mlp": (Mlp([6], True, 0.0), (5,)),
+    "cnn": (MnistCnn([2, 3], 4, 0.0), (1, 20, 20)),
+}
 STEPS = 40
 """More than are fetched together."""
 

@@ -39,6 +39,7 @@ class Context:
     in_place: whether the layer may overwrite x.
     first: whether no layer before this one has parameters, so that x needs no gradient.
     pool: window of the max-pooling that follows a convolution, (1, 1) without one.
+    other: what a sum adds to x.
     """
 
     buffers: BufferPool
@@ -47,6 +48,7 @@ class Context:
     in_place: bool
     first: bool
     pool: tuple[int, int]
+    other: Tensor | None = None
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """A contiguous buffer of this layer."""

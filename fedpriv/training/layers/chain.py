@@ -126,6 +126,12 @@ class LayerChain:
         return ordered and all(layer.reads == (i - 1,) for i, layer in enumerate(self.layers))
 
     @cached_property
+    def residual(self) -> bool:
+        """Whether each layer reads what the one before computes, and sums what any earlier one
+        does."""
+        return all(i - 1 in layer.reads for i, layer in enumerate(self.layers))
+
+    @cached_property
     def numbers(self) -> int:
         """How many numbers forward and backward passes with sums of clipped gradients keep for each
         record."""

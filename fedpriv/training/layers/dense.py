@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.layers.batched import BatchedLayer, mask_where
+from fedpriv.training.layers.parts import Sum
 
 
 class BatchedLinear(BatchedLayer[nn.Linear]):
@@ -160,6 +161,25 @@ class BatchedL2Projection(BatchedLayer[L2Projection]):
 
     def backward(self, scale: float) -> None:
         pass
+
+
+class BatchedSum(BatchedLayer[Sum]):
+    """x plus what an earlier layer wrote, or the records themselves: a residual sum.
+
+    kept: the gradient of the earlier layer's output by way of this sum; `Program` adds it.
+    """
+
+    def bind(self) -> Tensor:
+        assert self.context.other is not None
+        self.other = self.context.other
+        self.kept = self.context.take("kept", tuple(self.x.shape))
+        return self.context.output_like(self.x)
+
+    def forward(self) -> None:
+        torch.add(self.x, self.other, out=self.y)
+
+    def backward(self, scale: float) -> None:
+        self.kept.copy_(self.grad)
 
 
 class BatchedInputFlatten(BatchedLayer[nn.Flatten]):

@@ -196,7 +196,7 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
     nn.Embedding: LayerSupport(
         _embedding, ("weight",), gradients=EmbeddingPass, compiled=compiled_specs.embedding
     ),
-    Sum: LayerSupport(),
+    Sum: LayerSupport(on_features=dense.BatchedSum),
     Reshape: LayerSupport(compiled=compiled_specs.reshape),
     LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
     MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedpriv.training.layers.batched import BatchedLayer, Context
 from fedpriv.training.layers.buffers import BufferPool, Masks
+from fedpriv.training.layers.dense import BatchedSum
 from fedpriv.training.schedule import Batch, BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.trainers.compile_layers import Link, parameter_layout
@@ -44,24 +45,33 @@ class Program:
         self.x = x
         self.layers: list[BatchedLayer[Any]] = []
         own = iter(zip(parameters, targets))
-        h = x
+        values = [x]
         first = True
         in_place = False
+        read_again = {link.other for link in links}
         for index, link in enumerate(links):
             pairs = [next(own) for _ in link.module.parameters()]
-            context = Context(buffers, masks, index, in_place=in_place, first=first, pool=link.pool)
+            other = None if link.other is None else values[link.other + 1]
+            context = Context(
+                buffers, masks, index, in_place=in_place, first=first, pool=link.pool, other=other
+            )
+            h = values[-1]
             read = [pair[0] for pair in pairs]
             written = [pair[1] for pair in pairs]
             layer = link.batched(link.module, h, parameters=read, targets=written, context=context)
             self.layers.append(layer)
-            h = layer.y
+            values.append(layer.y)
             first = first and not pairs
-            in_place = not layer.keeps_output
-        self.outputs = h
-        self.gradient = grad = buffers.gradient_like(h)
+            in_place = not layer.keeps_output and index not in read_again
+        self.outputs = values[-1]
+        self.gradient = grad = buffers.gradient_like(self.outputs)
         lowest = next(i for i, layer in enumerate(self.layers) if layer.parameters)
-        self.backwards = self.layers[lowest:][::-1]
-        for layer in self.backwards:
+        sums = [(link.other, layer) for link, layer in zip(links, self.layers)]
+        self.backwards: list[tuple[BatchedLayer[Any], list[Tensor]]] = []
+        for index in range(len(links) - 1, lowest - 1, -1):
+            layer = self.layers[index]
+            kept = [s.kept for at, s in sums if at == index and isinstance(s, BatchedSum)]
+            self.backwards.append((layer, kept))
             grad = layer.attach(grad)
 
     def load(self, x: Tensor) -> None:
@@ -79,7 +89,9 @@ class Program:
         """Add `scale` times the gradients of the parameters to the targets, given the gradient of
         the outputs."""
         self.gradient.copy_(gradient)
-        for layer in self.backwards:
+        for layer, kept in self.backwards:
+            for more in kept:
+                layer.grad.add_(more)
             layer.backward(scale)
 
 
