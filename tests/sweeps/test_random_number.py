@@ -117,7 +117,7 @@ def test_another_sweep_is_refused_there(swept):
         ({"state": "interrupted"}, "not covered"),
         ({"rounds": 3}, "have other rounds than planned"),
         (
-            {"randomness": "system", "repeated_rounds": {"1": 1}},
+            {"randomness": "system", "dp_valid": True, "repeated_rounds": {"1": 1}},
             "repeated rounds after an interruption",
         ),
     ],

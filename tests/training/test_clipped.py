@@ -21,6 +21,8 @@ from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.trainers.compiled import library as libraries
+from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten, load
 from fedpriv.util.work import run_work
@@ -109,6 +111,14 @@ def problem(name, n=23):
         x = torch.randint(0, 5, x.shape)
     y = torch.arange(n) % outputs if outputs > 1 else (torch.arange(n) % 2).float()
     return model, x, y, task
+
+
+@pytest.fixture(autouse=True)
+def with_compiler(monkeypatch):
+    """Whatever earlier tests of the process have left."""
+    if libraries.library() is None:
+        libraries.library.cache_clear()
+    monkeypatch.setattr(module, "clipped_sum", clipped_sum)
 
 
 def without_compiler(monkeypatch):

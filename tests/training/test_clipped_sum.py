@@ -16,6 +16,7 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled import clipped_sum as sums
 from fedpriv.training.trainers.compiled import library as libraries
+from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
 from fedpriv.training.vectors import flatten
 
 needs_compiler = pytest.mark.skipif(libraries.library() is None, reason="needs a C++ compiler")
@@ -88,6 +89,14 @@ def compiled(model, x, clip):
     )
     assert isinstance(gradients, module._Compiled)
     return gradients
+
+
+@pytest.fixture(autouse=True)
+def with_compiler(monkeypatch):
+    """Whatever earlier tests of the process have left."""
+    if libraries.library() is None:
+        libraries.library.cache_clear()
+    monkeypatch.setattr(module, "clipped_sum", clipped_sum)
 
 
 def without_compiler(monkeypatch):
