@@ -58,9 +58,8 @@ class OneRowJob(LocalJob):
     """
 
     known: tuple[OneRow, Iterator[Step]] | None = None
-    _noise: ClassVar[np.ndarray] = np.zeros(
-        0
-    )  # no field: it would be set after `noise`, and lose it
+    # Not a field: it would be set after `noise`, and lose what was given.
+    _noise: ClassVar[np.ndarray] = np.zeros(0)
 
     @property  # type: ignore[misc]
     def noise(self) -> np.ndarray:

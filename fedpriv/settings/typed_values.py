@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.errors import ConfigError, require
+from fedpriv.mechanisms.clipping import LEAST
 from fedpriv.settings.help import near
 from fedpriv.settings.hints import SYNONYMS, TABLE_KEYS
 
@@ -64,7 +65,6 @@ SIZES = {
 }
 """Limits of some fields. Without them, a mistyped number exhausts the memory after minutes."""
 LARGEST = 10**9
-LEAST = 1e-100
 
 
 def _require_sensible(key: str, value: Any, name: str) -> None:

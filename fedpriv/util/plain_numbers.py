@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def plain(text: str) -> str:
     """The text of a number. Raises ValueError for a spelling that only Python knows.
@@ -14,6 +16,7 @@ def plain(text: str) -> str:
     return text
 
 
-def plain_number(text: str) -> float:
-    """The number that a text writes. Raises ValueError for none."""
-    return float(plain(text))
+def plain_number(value: Any) -> float:
+    """A number, or the one that a text writes. Raises as float does for anything else, and
+    ValueError for a spelling that only Python knows."""
+    return float(plain(value) if isinstance(value, str) else value)

@@ -5,6 +5,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from compiled_sums import without_compiler
 from runs import experiment
 
 from fedpriv.aggregation.secagg.messages import SHARE
@@ -12,9 +13,7 @@ from fedpriv.rounds.local_job import LocalJob
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo import _Work
 from fedpriv.testing.faults import Faulty, drop
-from fedpriv.training import clipped
 from fedpriv.training.clipped import _Sum
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.util.stopwatch import Stopwatch
@@ -140,7 +139,7 @@ SPIDER = "algo=spider", "algo.anchor_batch_size=8"
 @pytest.mark.parametrize(("words", "points"), [(["algo=minibatch_sgd"], 1), (SPIDER, 2)])
 def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monkeypatch):
     """Spider's second query asks for them at two points. What is compiled gains nothing by it."""
-    monkeypatch.setattr(clipped, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
+    without_compiler(monkeypatch)
     seen, run_batch = [], _Sum.run_batch
     monkeypatch.setattr(
         _Sum, "run_batch", staticmethod(lambda works: seen.append(len(works)) or run_batch(works))

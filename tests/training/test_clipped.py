@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from compiled_sums import with_compiler, without_compiler
 from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
@@ -20,9 +21,6 @@ from fedpriv.training import clipped as module
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.trainers.compiled import library as libraries
-from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten, load
 from fedpriv.util.work import run_work
@@ -114,15 +112,8 @@ def problem(name, n=23):
 
 
 @pytest.fixture(autouse=True)
-def with_compiler(monkeypatch):
-    """Whatever earlier tests of the process have left."""
-    if libraries.library() is None:
-        libraries.library.cache_clear()
-    monkeypatch.setattr(module, "clipped_sum", clipped_sum)
-
-
-def without_compiler(monkeypatch):
-    monkeypatch.setattr(module, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
+def afresh(monkeypatch):
+    with_compiler(monkeypatch)
 
 
 @pytest.fixture(params=["compiled", "by torch"])

@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from compiled_sums import with_compiler, without_compiler
 from drawn_networks import traceable
 from torch import nn
 
@@ -13,13 +14,11 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled import clipped_sum as sums
-from fedpriv.training.trainers.compiled import library as libraries
-from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
+from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
-needs_compiler = pytest.mark.skipif(libraries.library() is None, reason="needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 N = 24
 SICK = 7
 CLASSES = 3
@@ -92,15 +91,8 @@ def compiled(model, x, clip):
 
 
 @pytest.fixture(autouse=True)
-def with_compiler(monkeypatch):
-    """Whatever earlier tests of the process have left."""
-    if libraries.library() is None:
-        libraries.library.cache_clear()
-    monkeypatch.setattr(module, "clipped_sum", clipped_sum)
-
-
-def without_compiler(monkeypatch):
-    monkeypatch.setattr(module, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
+def afresh(monkeypatch):
+    with_compiler(monkeypatch)
 
 
 @needs_compiler

@@ -139,7 +139,7 @@ def _options(words: list[str]) -> dict[str, str]:
 
 def _number(text: Any) -> float | None:
     try:
-        return plain_number(text) if isinstance(text, str) else float(text)
+        return plain_number(text)
     except (TypeError, ValueError):
         return None
 

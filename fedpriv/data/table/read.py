@@ -23,6 +23,7 @@ import numpy as np
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, as_csv, read_parquet
 from fedpriv.errors import DataError, FedprivError
+from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.untrusted_files import require_regular
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def number_of(text: str) -> float:
     """The number that a text writes, NaN if it writes none. A cell means the same whichever other
     cells its column has, so that no row changes how another is read."""
     try:
-        return float(text) if text.isascii() and "_" not in text else np.nan
+        return plain_number(text)
     except ValueError:
         return np.nan
 

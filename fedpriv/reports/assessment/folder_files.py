@@ -117,7 +117,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = plain_number(value) if isinstance(value, str) else float(value)
+        found = plain_number(value)
     except (ValueError, OverflowError):
         return None
     return None if math.isnan(found) else found

@@ -212,18 +212,14 @@ class Compiled(BlockTrainer):
         known: dict[Any, Addresses] = vars(data).setdefault("_compiled", {})
         key = pooled, self.labels, self.network.outputs, self.network.words
         if key not in known:
-            x, y = self._checked(data)
+            x, y = self.network.arrays(data.x, data.y, self.labels)
             starts = np.array([0, len(x)]) if pooled else data.starts
             known[key] = Addresses.of(x, y, np.ascontiguousarray(starts, dtype=np.int64))
         return known[key]
 
-    def _checked(self, data: SiloData) -> tuple[np.ndarray, np.ndarray]:
-        """Features and labels for C++. Raises IndexError as `CompiledNetwork.arrays` does."""
-        return self.network.arrays(data.x, data.y, self.labels)
-
     def _prepare(self, users: TrainingUsers) -> Prepared:
-        """Raises IndexError as `_checked` does."""
-        x, y = self._checked(users.data)
+        """Raises IndexError as `CompiledNetwork.arrays` does."""
+        x, y = self.network.arrays(users.data.x, users.data.y, self.labels)
         starts = np.ascontiguousarray(users.data.starts, dtype=np.int64)
         problem, workspace, names = self._problem_spec(users.size, int(users.counts[0]))
         everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
