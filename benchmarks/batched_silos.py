@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks._fresh_process import in_fresh_process
 from benchmarks._ratios import compared
 from benchmarks._rounds import in_memory, timed
+from benchmarks._torch_sums import without_compiled_sums
 from benchmarks.local_training import load
 
 TURNS = 5
@@ -76,10 +77,6 @@ def measure(case: Case) -> tuple[float, float, float, float, float]:
 
     from fedpriv.data.allocate import ByUser
     from fedpriv.rounds.local_job import LocalJob
-    from fedpriv.training import clipped
-    from fedpriv.training.layers.mapping import Unmapped
-
-    clipped.clipped_sum = lambda *_: Unmapped("it needs a C++ compiler")
 
     torch.set_num_threads(1)
     data_set, records = load(case.data)
@@ -92,7 +89,10 @@ def measure(case: Case) -> tuple[float, float, float, float, float]:
     )
     whole = ByUser(case.silos, case.silos, local_test=0.0)
     turns = []
-    with in_memory(data_set, replace(records, user=user), *words, allocator=whole) as prepared:
+    with (
+        without_compiled_sums(),
+        in_memory(data_set, replace(records, user=user), *words, allocator=whole) as prepared,
+    ):
         for turn in range(1, 2 * TURNS + 3, 2):  # a silo answers the same round from memory
             _, batched = timed(prepared, prepared.state, turn)
             with patch.object(LocalJob, "batched", in_turn):

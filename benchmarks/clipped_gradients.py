@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks._fresh_process import in_fresh_process
 from benchmarks._ratios import alternating_turns, ratio
+from benchmarks._torch_sums import without_compiled_sums
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -203,15 +204,8 @@ def _ours(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
 
 
 def _without_compiler(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
-    from fedpriv.training import clipped
-    from fedpriv.training.layers.mapping import Unmapped
-
-    compiled = clipped.clipped_sum
-    clipped.clipped_sum = lambda *_: Unmapped("it needs a C++ compiler")
-    try:
+    with without_compiled_sums():
         return _ours(network, x, y)
-    finally:
-        clipped.clipped_sum = compiled
 
 
 def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:

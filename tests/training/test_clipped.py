@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from compiled_sums import with_compiler, without_compiler
+from compiled_sums import without_compiler
 from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
@@ -109,11 +109,6 @@ def problem(name, n=23):
         x = torch.randint(0, 5, x.shape)
     y = torch.arange(n) % outputs if outputs > 1 else (torch.arange(n) % 2).float()
     return model, x, y, task
-
-
-@pytest.fixture(autouse=True)
-def afresh(monkeypatch):
-    with_compiler(monkeypatch)
 
 
 @pytest.fixture(params=["compiled", "by torch"])

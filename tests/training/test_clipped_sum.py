@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from compiled_sums import with_compiler, without_compiler
+from compiled_sums import without_compiler
 from drawn_networks import traceable
 from torch import nn
 
@@ -88,11 +88,6 @@ def compiled(model, x, clip):
     )
     assert isinstance(gradients, module._Compiled)
     return gradients
-
-
-@pytest.fixture(autouse=True)
-def afresh(monkeypatch):
-    with_compiler(monkeypatch)
 
 
 @needs_compiler
