@@ -83,15 +83,18 @@ def _decide(
     """The rows of the deciding runs; without `best`, of the method as it is."""
     metrics = sorted({one.metric for one in run.comparisons})
     alternatives = run.alternatives(question, method)
+    given = [*run.places, *run.grid(question, method)]
+    fixed = {word.partition("=")[0]: word for word in given if "," not in word}
     if best:
         sweeps = [
             (alternatives[number], own, place.split(", ") if place else [])
             for place, (number, own) in best.items()
         ]
     else:
-        sweeps = [(alternatives[0], {}, list(run.places))]
+        sweeps = [(alternatives[0], {}, [word for word in run.places if "," in word])]
     for number, (alternative, own, place_words) in enumerate(sweeps):
-        chosen = {word.partition("=")[0]: word for word in alternative}
+        # `best` has the keys with several values.
+        chosen = fixed | {word.partition("=")[0]: word for word in alternative}
         chosen |= {key: f"{key}={value}" for key, value in own.items()}
         words = [*chosen.values(), *place_words, _seeds(run.seeds)]
         runs = _sweep(run, question, words, folder / f"deciding_{number}")
@@ -120,6 +123,11 @@ def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> l
         own = ("checkpoint_every=${rounds}", f"hydra.sweep.dir='{folder}'")
         line = CommandLine.parse(["-m", *usual, *own, *words])
         configs = compose_jobs(line, conf_dir())
+        if len(configs) != combinations(words):  # the experiment has a sweep of its own
+            raise FedprivError(
+                f"{run.experiment}: {' '.join(words)} makes {len(configs)} runs in place of "
+                f"{combinations(words)}; name every key that the experiment sweeps"
+            )
         jobs = [Job.of(config, number) for number, config in enumerate(configs)]
         try:
             SideBySide(AT_ONCE).launch(jobs, quiet=True)

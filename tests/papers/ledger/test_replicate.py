@@ -51,6 +51,19 @@ def test_settings_are_chosen_on_the_tuning_seeds_and_decide_on_the_others(rows):
         assert certified == pytest.approx([float(place.partition("=")[2])] * len(certified))
 
 
+def test_a_grid_of_one_value_holds_in_the_deciding_runs(rows):
+    """The experiment sweeps many step sizes; MB-SGD's grid names one."""
+    deciding = [row for row in rows if (row.phase, row.method) == (DECIDING, "MB-SGD")]
+    assert len(deciding) == 2 * 2 * 3  # places, seeds, rounds
+
+
+def test_a_key_that_only_the_experiment_sweeps_is_refused(tmp_path):
+    case = Case(("algo.calibration=certified",), ())
+    swept = replace(ONE, cases={"conclusion": case})
+    with pytest.raises(FedprivError, match="makes 30 runs in place of 2; name every key"):
+        list(replicate(swept, tmp_path, lambda text: None))
+
+
 def test_with_phase_1_spider_is_mb_sgd_to_the_bit(tmp_path):
     """Algorithm 3 with q = 1 at certified noise."""
     same = replace(
@@ -87,7 +100,8 @@ def test_a_run_that_diverges_is_not_left_out_of_a_mean(tmp_path):
 def test_failures_other_than_divergence_end_it_and_are_repeated(tmp_path):
     absent = Replication(
         experiment="hu/fig7",
-        words=("rounds=1", f"data.root={tmp_path}/no"),
+        words=("rounds=1", "aggregation=plain", f"data.root={tmp_path}/no"),
+        places=("algo.epsilon=1", "algo.calibration=paper"),
         cases={"curve": Case()},
         methods={"CDP-FedAvg": ((),)},
         seeds=(0, 1),
