@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import hydra
+from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -62,6 +63,7 @@ def run(args: list[str]) -> None:
     resumed = None
     existing = Path()
     target = ""
+    mode: RunMode | None = None
     own: list[str] = []
     number = 0
     jobs: list[Job] = []
@@ -70,7 +72,8 @@ def run(args: list[str]) -> None:
     for number, config in enumerate(each_job(line, conf_dir())):
         if number == 0:
             resumed = config.resume
-            multirun = line.multirun or config.hydra.mode == RunMode.MULTIRUN
+            mode = config.hydra.mode
+            multirun = line.multirun or mode == RunMode.MULTIRUN
             if multirun:
                 launcher = own_launcher(config)
                 sweeper = own_sweeper(config)
@@ -90,13 +93,13 @@ def run(args: list[str]) -> None:
     with reserved(Path(target), existing):  # before Hydra writes its records there
         if not multirun:
             RunFolder(Path(target)).require_free()
-            start_hydra(args, existing)
+            start_hydra(args, existing, mode)
         elif launcher:
             jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
             _sweep(lambda: launcher.launch(jobs), Path(target), args)
         else:
             with _shown(SweepProgress(rounds if listed else None, words), here=here):
-                _sweep(lambda: start_hydra([*args, *own], existing), Path(target), args)
+                _sweep(lambda: start_hydra([*args, *own], existing, mode), Path(target), args)
 
 
 def _own_words(config: DictConfig, args: list[str], target: str) -> list[str]:
@@ -189,10 +192,11 @@ def _check_writable(config: DictConfig, multirun: bool) -> tuple[Path, str]:
     return existing, target
 
 
-def start_hydra(args: list[str], existing: Path = Path()) -> None:
+def start_hydra(args: list[str], existing: Path = Path(), mode: RunMode | None = None) -> None:
     """Hand over to Hydra, which composes again, makes the folder and starts the jobs.
 
     existing: the folder to which the folders of an unstarted run are removed.
+    mode: what the configuration says of `hydra.mode`.
     """
     # Hydra raises exceptions instead of printing them.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -201,8 +205,19 @@ def start_hydra(args: list[str], existing: Path = Path()) -> None:
     def job(config: DictConfig) -> float:
         return _job(config, existing)
 
-    with one_line_errors():
+    with one_line_errors(), _known(mode):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+
+
+@contextmanager
+def _known(mode: RunMode | None) -> Iterator[None]:
+    """Context in which Hydra does not compose once more, only to look up `hydra.mode`."""
+    looked_up = Hydra.get_mode
+    Hydra.get_mode = lambda self, config_name, overrides: mode  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Hydra.get_mode = looked_up  # type: ignore[method-assign]
 
 
 def _job(config: DictConfig, existing: Path) -> float:

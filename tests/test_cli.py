@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from safetensors.numpy import load_file
 
 import fedpriv
@@ -380,3 +381,25 @@ def test_completion_goes_on_after_commands(line, expected, tmp_path, monkeypatch
     monkeypatch.setenv("COMP_LINE", line)
     monkeypatch.setenv("COMP_POINT", str(len(line)))
     assert expected in run("-sc", "query=bash", cwd=tmp_path).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "sweeps", "folders"),
+    [((), 0, ["."]), (("hydra.mode=MULTIRUN", "seed=0,1"), 1, ["0", "1"])],
+)
+def test_hydra_does_not_compose_to_look_up_its_mode(words, sweeps, folders, tmp_path, monkeypatch):
+    """To look it up it composes as for a sweep."""
+    modes = []
+    load = ConfigLoaderImpl.load_configuration
+
+    def counted(*args, **given):
+        modes.append(given["run_mode"].name)
+        return load(*args, **given)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", counted)
+    place = [f"hydra.{kind}.dir={tmp_path / 'out'}" for kind in ("run", "sweep")]
+    done = run(*words, "rounds=1", "preset.n_users=8", *place, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in folders)
+    assert modes.count("MULTIRUN") == sweeps
+    assert modes.count("RUN") == 2 or sweeps

@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -36,12 +37,31 @@ def code_digest(cls: type) -> str | None:
             files[base.__module__] = file
             top = base.__module__.partition(".")[0]
             folders[top] = file.parents[base.__module__.count(".") + (file.stem == "__init__")]
-        closure = _closure(files, folders)
-        found = hashlib.sha256()
-        for name in sorted(closure):
-            found.update(f"{name}={_file_digest(*_version(closure[name]))}\n".encode())
+        return _digest(files, folders)
     except (TypeError, OSError, SyntaxError, IndexError):
         return None
+
+
+_KNOWN: dict[tuple[object, ...], tuple[str, dict[str, tuple[int, int]]]] = {}
+"""Digests by the files and folders that they start from, each with the state of all that was read
+or looked into. A sweep or a test asks hundreds of times, and looking is ten times as fast as
+following every import again."""
+
+
+def _digest(files: dict[str, Path], folders: dict[str, Path]) -> str:
+    """The digest of modules and of all that they import. Raises as `_closure` does."""
+    key = (*sorted(files.items()), *sorted(folders.items()))
+    if key in _KNOWN:
+        digest, states = _KNOWN[key]
+        with suppress(OSError):
+            if all(_state(path) == then for path, then in states.items()):
+                return digest
+    closure, looked_into = _closure(files, folders)
+    states = {path: _state(path) for path in {*map(str, closure.values()), *looked_into}}
+    found = hashlib.sha256()
+    for name, file in sorted(closure.items()):
+        found.update(f"{name}={_file_digest(file, *states[str(file)])}\n".encode())
+    _KNOWN[key] = found.hexdigest(), states
     return found.hexdigest()
 
 
@@ -51,12 +71,14 @@ def _name(file: Path) -> str:
     return ".".join(part for part in path.parts if part != "__init__")
 
 
-def _closure(files: dict[str, Path], folders: dict[str, Path]) -> dict[str, Path]:
-    """The files of modules and of all that they import, by module.
+def _closure(files: dict[str, Path], folders: dict[str, Path]) -> tuple[dict[str, Path], set[str]]:
+    """The files of modules and of all that they import, by module, and the folders in which a new
+    file could change them.
 
     folders: the folder that contains each package that counts.
     """
     found: dict[str, Path] = {}
+    looked_into = set[str]()
     todo = dict(files)
     seen = set(files)
     while todo:
@@ -66,10 +88,23 @@ def _closure(files: dict[str, Path], folders: dict[str, Path]) -> dict[str, Path
         seen |= new
         for imported in new:
             top = imported.partition(".")[0]
-            path = _module_file(folders[top], imported) if top in folders else None
+            if top not in folders:
+                continue
+            looked_into |= _folders_that_decide(folders[top], imported)
+            path = _module_file(folders[top], imported)
             if path is not None:
                 todo[imported] = path
-    return found
+    return found, looked_into
+
+
+def _folders_that_decide(folder: Path, name: str) -> set[str]:
+    """The folders whose entries decide which file a module is: its own, if there is one, and the
+    nearest that exists around it."""
+    path = os.path.join(folder, *name.split("."))
+    around = os.path.dirname(path)
+    while not os.path.isdir(around):
+        around = os.path.dirname(around)
+    return {around, path} if os.path.isdir(path) else {around}
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
@@ -83,8 +118,13 @@ def _module_file(folder: Path, name: str) -> Path | None:
 
 def _version(file: Path) -> tuple[Path, int, int]:
     """A file with what tells its versions apart within a process."""
-    status = file.stat()
-    return file, status.st_mtime_ns, status.st_size
+    return file, *_state(str(file))
+
+
+def _state(path: str) -> tuple[int, int]:
+    """What changes with a file, or with the names in a folder."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size
 
 
 @cache

@@ -22,7 +22,7 @@ def test_a_figure_that_does_not_exist_is_told_in_one_line(tmp_path):
 
 
 def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
-    names = ("secured_fl/fig1", "uldp_fl/fig13", "secured_fl/fig2")
+    names = ("secured_fl/fig1", "uldp_fl/fig13", "secured_fl/claims")
     nowhere = {"FEDPRIV_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     done = run_child("reproduce", "--jobs", "2", *names, cwd=tmp_path, env=os.environ | nowhere)
     assert done.returncode == 2
@@ -31,7 +31,7 @@ def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
     made = {
         json.loads(file.read_text())["name"]: file.parent for file in tmp_path.rglob("about.json")
     }
-    assert set(made) == {"secured_fl/fig1", "secured_fl/fig2"}
+    assert set(made) == {"secured_fl/fig1", "secured_fl/claims"}
     for folder in made.values():
         assert (folder / "figure.png").exists()
         assert "figure.png" in (folder / "log.txt").read_text()

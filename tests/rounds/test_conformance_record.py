@@ -118,6 +118,36 @@ def test_records_hold_one_class_each_and_add_up(world):
     }
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "house/noise/__init__.py",  # the package goes before the module
+        "house/noise/draw.py",  # what was a function of it
+        "house/deep/HERE.py",
+        "based/__init__.py",
+    ],
+)
+def test_a_file_that_appears_in_the_place_of_another_ends_the_record(world, file):
+    (world / "house/noise.py").write_text("from house.deep import HERE\ndef draw(): ...")
+    (world / "house/deep").mkdir()
+    (world / "house/deep.py").rename(world / "house/deep/__init__.py")
+    checked.note_passed(method(), checked.cached())
+    assert checked.has_passed(method())
+    (world / file).parent.mkdir(exist_ok=True)
+    (world / file).write_text("x = 1")
+    fresh = _fresh_digest()
+    assert checked.code_digest(method()) == fresh
+
+
+def _fresh_digest():
+    """The digest as a process computes it that knows none."""
+    known, code_digest._KNOWN = code_digest._KNOWN, {}
+    try:
+        return code_digest.code_digest(method())
+    finally:
+        code_digest._KNOWN = known
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null"])
 def test_a_damaged_record_vouches_for_nobody(world, text):
     checked.note_passed(method(), checked.cached())
@@ -148,6 +178,7 @@ def test_a_module_that_many_files_import_is_looked_up_once(monkeypatch):
         return find(folder, name)
 
     monkeypatch.setattr(code_digest, "_module_file", counted)
+    monkeypatch.setattr(code_digest, "_KNOWN", {})
     assert code_digest.code_digest(CdpFedAvg)
     assert len(looked_up) == len(set(looked_up)) > 100
 

@@ -17,6 +17,8 @@ NETWORK = (
 )
 SWEEP = ("-m", *NETWORK, "rounds=3", "algo.clip=0.5,2")
 STACKED = "hydra/launcher=side_by_side"
+GIVEN = ("algo.calibration=given", "algo.noise_multiplier=2")
+"""Noise that need not be solved for an epsilon."""
 FILES = (
     "metrics.csv",
     "epsilon.csv",
@@ -44,7 +46,7 @@ def status(folder):
     [
         ("algo=minibatch_sgd,spider", "algo.global_lr=0.1,0.5"),
         ("algo=local_sgd", "algo.local_lr=0.1,0.5", "algo.local_steps=4"),
-        ("algo=prox_svrg", "algo.batch_size=3,40", "algo.epsilon=1"),
+        ("algo=prox_svrg", "algo.batch_size=3,40", *GIVEN),
         ("algo=uldp_avg", "algo.global_lr=1,2", "preset.n_users=6", "preset.local_epochs=1"),
     ],
 )
