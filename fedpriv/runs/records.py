@@ -126,7 +126,7 @@ class RunRecords:
         damaged = [] if self.folder.rewind(self.saved) else self.folder.evaluated
         self._write_opening_status(tracker)
         if self.saved is not None and self.saved.identity.get(DEVICES) != self._named_devices:
-            # Its rounds count even if this process ends before a checkpoint and status.json is lost.
+            # Its rounds count even if it writes no other checkpoint and status.json is lost.
             identity = {**self.saved.identity, DEVICES: self._named_devices}
             self._write_checkpoint(replace(self.saved, identity=identity))
         if self.saved is None:
