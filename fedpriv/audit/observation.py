@@ -6,7 +6,7 @@ sums. Data and model are loaded once. Every trial has its own parties, keys, set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -163,8 +163,8 @@ class TrialStreams(Streams):
     def _hidden(self) -> Streams:
         return Streams(self.trial, self.system)
 
-    def unit_keys(self, purpose: str, round: int, party: str, units: np.ndarray) -> np.ndarray:
-        return Streams(self.seed).unit_keys(purpose, round, party, units)
+    def unit_bases(self, purpose: str, round: int, parties: Sequence[str]) -> np.ndarray:
+        return Streams(self.seed).unit_bases(purpose, round, parties)
 
     def unit_coins(
         self, purpose: str, round: int, party: str, units: np.ndarray

@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_name, write_key
@@ -36,22 +36,32 @@ def main(args: list[str]) -> None:
     names = own.names if own.action == "new" else [own.name]
     for name in names:
         require_name(name)
-    with _alone(own.roster):
+    with ExitStack() as locks:
+        for folder in _changed_folders(own):
+            locks.enter_context(_alone(folder))
         _change(own, names)
 
 
+def _changed_folders(own: argparse.Namespace) -> list[Path]:
+    """The folders of the roster and of private keys, in an order that all processes share. Raises
+    FedprivError for a roster in no folder; a missing folder of keys is made."""
+    folders = set()
+    if own.roster is not None:
+        folders.add(own.roster.resolve().parent)  # the file itself is replaced
+        if not own.roster.resolve().parent.is_dir():
+            raise FedprivError(f"{own.roster}: no such folder")
+    if own.action == "new":
+        own.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if own.action in ("new", "rotate") and own.keys.is_dir():
+        folders.add(own.keys.resolve())
+    return sorted(folders)
+
+
 @contextmanager
-def _alone(roster: Path | None) -> Iterator[None]:
-    """Context in which no other `fedpriv keys` changes a roster. A second one waits, and then reads
+def _alone(folder: Path) -> Iterator[None]:
+    """Context in which no other `fedpriv keys` changes a folder. A second one waits, and then reads
     what the first has written."""
-    if roster is None:
-        yield
-        return
-    folder = roster.resolve().parent  # the file itself is replaced
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError as error:
-        raise FedprivError(f"{roster}: no such folder") from error
+    handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

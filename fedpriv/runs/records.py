@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,6 +95,11 @@ class RunRecords:
         return sorted({self.prepared.device, *earlier, *map(str, known)})
 
     @property
+    def _named_devices(self) -> str:
+        """As a checkpoint holds them."""
+        return " ".join(self.devices)
+
+    @property
     def completed(self) -> int:
         """Rounds that the checkpoint has completed."""
         return self.saved.round if self.saved else 0
@@ -120,6 +125,10 @@ class RunRecords:
         """
         damaged = [] if self.folder.rewind(self.saved) else self.folder.evaluated
         self._write_opening_status(tracker)
+        if self.saved is not None and self.saved.identity.get(DEVICES) != self._named_devices:
+            # Its rounds count even if it writes no other checkpoint and status.json is lost.
+            identity = {**self.saved.identity, DEVICES: self._named_devices}
+            self._write_checkpoint(replace(self.saved, identity=identity))
         if self.saved is None:
             self.evaluate(0, self.prepared.state)
             self.folder.append(TRAFFIC, self.prepared.setup)
@@ -194,7 +203,7 @@ class RunRecords:
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays = self.prepared.arrays(state)
         tables = self.folder.tables
-        identity = asdict(self.prepared.identity) | {DEVICES: " ".join(self.devices)}
+        identity = asdict(self.prepared.identity) | {DEVICES: self._named_devices}
         return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
 
     def finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:

@@ -105,8 +105,8 @@ class RepeatableSystem(Streams):
     def secret(self, purpose: str, round: int, party: str = "") -> np.random.Generator:
         return self.generator(purpose, round, party)
 
-    def unit_keys(self, *names: Any) -> np.ndarray:
-        return Streams(self.seed).unit_keys(*names)
+    def unit_bases(self, *names: Any) -> np.ndarray:
+        return Streams(self.seed).unit_bases(*names)
 
     def unit_coins(self, *names: Any) -> Callable[[int], np.ndarray]:
         return Streams(self.seed).unit_coins(*names)
@@ -290,8 +290,9 @@ def _norm(vector: np.ndarray) -> float:
 @contextmanager
 def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
     """Context in which noisy training gives each step's sum to `seen`, in deviations of its noise.
-    It continues without noise from what that returns, if it returns something."""
-    from fedpriv.training import dp_sgd
+    It continues without noise from what that returns, if it returns something. Batches of one
+    record take their steps one by one too, as with noise from the operating system."""
+    from fedpriv.training import dp_sgd, noisy_sgd
 
     def released(total: np.ndarray, deviation: float) -> np.ndarray:
         other = seen(total / deviation)
@@ -308,6 +309,7 @@ def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
     with (
         mock.patch.object(dp_sgd, "noised", noised),
         mock.patch.object(TrainingNoise, "add", added),
+        mock.patch.object(noisy_sgd, "compile_layers", return_value=None),
     ):
         yield
 

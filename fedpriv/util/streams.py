@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,27 +70,28 @@ class Streams:
         SplitMix64 is not a cipher: use the keys for batch orders, dropout and simulated sampling,
         never for noise or masks.
         """
-        base = (
-            int.from_bytes(os.urandom(16), "little")
-            if self.system
-            else self._key(purpose, round, party)
-        )
-        low = np.uint64(base % 2**64)
-        high = np.uint64(base >> 64)
+        [(low, high)] = self.unit_bases(purpose, round, [party])
         return mix64(mix64(units.astype(np.uint64) + low) + high)
 
     def first_keys(
-        self, purpose: str, round: int, parties: Iterable[str], units: np.ndarray
+        self, purpose: str, round: int, parties: Sequence[str], units: np.ndarray
     ) -> np.ndarray:
         """(k,) uint64: for each of k parties the key that `unit_keys` gives its one unit.
 
         units: (k,) int64, one a party.
         """
-        own = (self._digest(purpose, round, party) for party in parties)
-        bases = np.frombuffer(
-            os.urandom(16 * len(units)) if self.system else b"".join(own), dtype="<u8"
-        ).reshape(len(units), 2)
+        bases = self.unit_bases(purpose, round, parties)
         return mix64(mix64(units.astype(np.uint64) + bases[:, 0]) + bases[:, 1])
+
+    def unit_bases(self, purpose: str, round: int, parties: Sequence[str]) -> np.ndarray:
+        """(k, 2) uint64: for each of k parties what the keys of its units are made of. The only
+        place that decides where these keys come from, so that a subclass changes all of them."""
+        drawn = (
+            os.urandom(16 * len(parties))
+            if self.system
+            else b"".join(self._digest(purpose, round, party) for party in parties)
+        )
+        return np.frombuffer(drawn, dtype="<u8").reshape(len(parties), 2)
 
     def unit_coins(
         self, purpose: str, round: int, party: str, units: np.ndarray

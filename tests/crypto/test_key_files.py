@@ -199,6 +199,32 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path, monkeypatch):
     assert {entry.party for entry in read(tmp_path / "r.csv").entries} == {"server", *names}
 
 
+def test_one_of_two_who_make_the_same_key_is_refused(tmp_path, monkeypatch, capsys):
+    """Without a roster too: else the public key that one of them prints has no private key."""
+    monkeypatch.chdir(tmp_path)
+    write = keys_command.write_key
+
+    def slowly(path, key):
+        time.sleep(0.05)
+        write(path, key)
+
+    monkeypatch.setattr(keys_command, "write_key", slowly)
+
+    def make(_):
+        try:
+            keys_command.main(["new", "silo0", "--keys", "k"])
+        except FedprivError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(make, range(4)))
+    assert said.count(None) == 1
+    assert all("exists" in line for line in said if line)
+    made = read_key(Path("k/silo0.key")).verification_key
+    assert made.raw.hex() in capsys.readouterr().out
+
+
 def test_a_roster_in_no_folder_is_refused(tmp_path):
     done = run("keys", "new", "a", "--keys", "k", "--roster", "no/r.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "fedpriv: no/r.csv: no such folder\n")

@@ -5,15 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 from command import run
+from interrupted import WORDS, Death, dies_in, run_or_resume
 from runs import experiment
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.runs.checkpoint import Checkpoint
-from fedpriv.runs.folder import CHECKPOINT, read_status
+from fedpriv.runs.folder import CHECKPOINT, STATUS, read_status
 from fedpriv.runs.loop import _is_private
 from fedpriv.runs.records import ON_A_GPU
+from fedpriv.runtime import prepare
 
 ROW = EpsilonRow(1, RELEASED_MODEL, "record", "add or remove", "pld", 1.0, None)
 
@@ -46,3 +48,24 @@ def test_a_run_keeps_the_devices_of_its_earlier_rounds(tmp_path):
     status = read_status(folder)
     assert status["devices"] == ["cpu", "cuda"]
     assert ON_A_GPU in status["not_covered"]
+
+
+def test_a_device_counts_although_its_process_wrote_no_checkpoint(tmp_path, monkeypatch):
+    """Not even status.json is left of the process that ran round 2 on a GPU."""
+    folder = tmp_path / "run"
+    words = (*WORDS, "algo=uldp_avg", "preset.n_users=4", "preset.local_epochs=1")
+    run_or_resume(folder, *words, "rounds=1")
+
+    def on_a_gpu(*given, **how):
+        prepared = prepare(*given, **how)
+        prepared.device = "cuda"
+        return prepared
+
+    with monkeypatch.context() as patched, dies_in(2, sums=[]):
+        patched.setattr("fedpriv.runs.loop.prepare", on_a_gpu)
+        with pytest.raises(Death):
+            run_or_resume(folder, *words, "rounds=3", resume=True)
+    (folder / STATUS).unlink()
+    assert Checkpoint.read(folder / CHECKPOINT).round == 1
+    run_or_resume(folder, *words, "rounds=3", resume=True)
+    assert read_status(folder)["devices"] == ["cpu", "cuda"]

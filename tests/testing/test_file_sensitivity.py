@@ -136,6 +136,27 @@ def test_opposite_records_move_a_silo_by_all_that_is_charged(folder):
     assert found[0].ratio > 0.9
 
 
+ONE_USER_A_SILO = ("allocator=equal", "preset.n_silos=6", "allocator.local_test=0", "rounds=3")
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_silos_that_are_answered_together_move_by_what_is_charged(aggregation, folder):
+    """With batches in an order that both runs share: drawn anew, they move the sum by 1.26 bounds
+    without any difference in the file."""
+    own = ("algo=uldp_avg", "algo.weighting=records", f"aggregation={aggregation}")
+    exp = experiment("data=breast_cancer", *ONE_USER_A_SILO, *LOCAL, *own)
+    check(found := distances(exp, users=4, records=2, rounds=2))
+    assert found[0].ratio == pytest.approx(1, abs=EXACT)
+
+
+def test_steps_of_one_record_are_compared_step_by_step():
+    """A record is in two of a round's ten batches: as one sum both count, 1.51 times what one
+    is charged for."""
+    exp = experiment("data=artificial", "data.size=48", *ONE_USER_A_SILO, *words("cdp_fedavg"))
+    check(found := distances(exp, records=4, rounds=2))
+    assert found[0].ratio > 0.5
+
+
 def test_the_extremes_of_a_file_are_among_the_few_units_that_are_tried():
     """A bound that fails for one user in sixty, or one record in 455, is rarely met by chance."""
     exp = experiment(

@@ -193,3 +193,21 @@ def test_system_generator_gives_as_many_as_asked():
     for size in (0, 1, 7):
         assert SystemGenerator().integers(0, 10, size).shape == (size,)
     assert (SystemGenerator().integers(4, 5, 7) == 4).all()
+
+
+def test_keys_of_one_unit_a_party_come_from_where_all_keys_come_from():
+    """A subclass changes them in one place."""
+
+    class Repeated(Streams):
+        def unit_bases(self, *names):
+            return Streams(8).unit_bases(*names)
+
+    units = np.array([5, 0, 3])
+    streams = Repeated(3, system=True)
+    keys = streams.first_keys("batches", 2, ["silo0", "silo1", "silo2"], units)
+    own = [
+        streams.unit_keys("batches", 2, f"silo{i}", unit[None]).item()
+        for i, unit in enumerate(units)
+    ]
+    assert keys.tolist() == own
+    assert (keys == Streams(8).first_keys("batches", 2, ["silo0", "silo1", "silo2"], units)).all()
