@@ -43,6 +43,10 @@ struct Gradients {
   float *one = nullptr, *two = nullptr;
   void need(int64_t n) { width = std::max(width, steps * n); }
   float* other(const float* g) const { return g == one ? two : one; }
+  // Makes the padding of rows of n numbers zero, for layers that write n numbers alone: else it holds what came before.
+  static void clear_padding(float* g, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; ++r) std::fill(g + r * padded(n) + n, g + (r + 1) * padded(n), 0.0f);
+  }
 };
 
 struct Context {
@@ -54,7 +58,7 @@ struct Context {
 };
 
 // A layer of one user's network; activations are (rows, numbers of a record in whole vectors). What is in the padding
-// never reaches a number that counts.
+// never reaches a number that counts: of activations nobody reads it, and of their gradients it is zero.
 class Layer {
  public:
   virtual ~Layer() = default;
