@@ -8,6 +8,7 @@ import torch
 from compiled_sums import without_compiler
 from torch import nn
 
+from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.layers import compiled_specs
@@ -113,3 +114,12 @@ def test_more_words_than_a_float_counts_are_not_compiled():
     table.num_embeddings = 2**24
     table.weight = nn.Parameter(torch.zeros(1, 1).expand(2**24, 1), requires_grad=False)
     assert compiled_specs.embedding(table, Place(7), Pooled()) is not None
+
+
+def test_an_embedding_that_moves_its_weights_is_refused():
+    """A record would move the weights that the next one reads."""
+    model = OfSteps(nn.Embedding(4, 6, max_norm=1.0), 6)
+    x, y = torch.zeros(N, 7, dtype=torch.int64), torch.arange(N) % CLASSES
+    gradients = clipped_gradients(model, Classification(), 1.0, shape=(7,), dtype=x.dtype)
+    with pytest.raises(ConfigError, match="no max_norm, which moves weights"):
+        gradients.sum(flatten(model), x, y)

@@ -5,14 +5,25 @@
 
 #include "draws.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 // Cuts the caller's memory into pieces that begin at whole vectors. Without memory it only counts.
 struct Workspace {
   char* memory;
   int64_t used = 0;
   template <class T>
   T* take(int64_t n) {
-    const int64_t start = used;
-    used += (n * int64_t(sizeof(T)) + 63) / 64 * 64;
+    const int64_t start = used, bytes = n * int64_t(sizeof(T));
+    used += (bytes + 63) / 64 * 64;
+#if defined(__SANITIZE_ADDRESS__)  // nobody may touch what lies between two pieces
+    used += 64;
+    if (memory) {
+      __asan_unpoison_memory_region(memory + start, bytes);
+      __asan_poison_memory_region(memory + start + bytes, used - start - bytes);
+    }
+#endif
     return memory ? reinterpret_cast<T*>(memory + start) : nullptr;
   }
 };
