@@ -237,7 +237,9 @@ class _Chained(ClippedGradients):
         rows = outputs.detach().flatten(0, 1).unsqueeze(1)
         lead = output_gradients(self.task, rows, y.flatten(0, 1).unsqueeze(1))
         watched = [each for own in passes for each in own.watched]
-        gradients = iter(torch.autograd.grad(outputs, watched, lead.view(outputs.shape)))
+        lead = lead.view(outputs.shape)
+        found = torch.autograd.grad(outputs, watched, lead, materialize_grads=True)
+        gradients = iter(found)  # zero of a layer whose result nobody reads
         squares = torch.stack([own.squares(*islice(gradients, len(own.watched))) for own in passes])
         if squares.shape[1:] != x.shape[:2]:  # each part would be clipped by itself
             raise ValueError("a layer has more than one row a record")

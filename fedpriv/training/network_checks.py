@@ -119,6 +119,8 @@ def torch_func_obstacle(
     for name, part in model.named_modules():
         if part._backward_hooks or part._backward_pre_hooks:
             return refused(part, f"no backward hooks for gradients of records (layer {name})")
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
+            return refused(part, f"no max_norm, which moves weights, for those (layer {name})")
     buffer = changing_buffer(model, shape, dtype)
     if buffer is None:
         return remembers(model) if _remembers(model, shape, dtype) else None

@@ -75,15 +75,24 @@ class OwnCode:
 
 def own_code(model: nn.Module) -> OwnCode:
     """What the code of `model` reads."""
-    kinds = [kind for kind in dict.fromkeys(map(type, model.modules())) if not of_torch(kind)]
-    return _Reading(kinds).found if kinds else OwnCode()
+    own = [part for part in model.modules() if not of_torch(type(part))]
+    if not own:
+        return OwnCode()
+    functions = [
+        (name, value)
+        for part in own
+        for name, value in vars(part).items()
+        if isinstance(value, FunctionType)
+    ]
+    return _Reading(list(dict.fromkeys(map(type, own))), functions).found
 
 
 class _Reading:
     """Follows names from function to function. A name stands for whatever has it: a variable, and
     an attribute of any of the classes and modules."""
 
-    def __init__(self, kinds: list[type]) -> None:
+    def __init__(self, kinds: list[type], functions: list[tuple[str, FunctionType]]) -> None:
+        """functions: attributes of single networks."""
         self.found = OwnCode()
         self.known: set[int] = set()
         self.names: dict[str, None] = dict.fromkeys(STARTS)
@@ -91,6 +100,8 @@ class _Reading:
         self.functions: list[FunctionType] = []
         for kind in kinds:
             self._class(kind)
+        for name, function in functions:
+            self._value(name, function)
         size = 0
         while size != (size := len(self.names) + len(self.spaces) + len(self.functions)):
             for function in list(self.functions):

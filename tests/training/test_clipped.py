@@ -1,137 +1,39 @@
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from clipped_problems import (
+    FLOATS,
+    OWN,
+    PROBLEMS,
+    WAYS,
+    OfSequences,
+    Own,
+    class_of,
+    one_by_one,
+    problem,
+)
 from compiled_sums import without_compiler
 from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
 
-from benchmarks.own_networks import OwnCnn, ResidualMlp
 from fedpriv.errors import ConfigError
-from fedpriv.models.cnn import CifarCnn, MnistCnn
-from fedpriv.models.linear import Linear
+from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.mlp import Mlp
-from fedpriv.models.tasks import BinaryClassification, Classification
+from fedpriv.models.tasks import Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.vectors import flatten, load
+from fedpriv.training.vectors import flatten
 from fedpriv.util.work import run_work
 
-PROBLEMS = {
-    "logistic regression": (Linear(), (5,), 1, BinaryClassification()),
-    "softmax, no bias": (Linear(bias=False), (5,), 3, Classification()),
-    "images": (Linear(), (1, 4, 4), 3, Classification()),
-    "mlp": (Mlp([8, 7], False, 0.0), (5,), 3, Classification()),
-    "wider mlp": (Mlp([20], False, 0.0), (6,), 3, Classification()),
-    "group norm": (Mlp([8, 7], True, 0.0), (5,), 3, Classification()),
-    "cnn": (MnistCnn([2, 3], 6, 0.0), (1, 20, 20), 4, Classification()),
-    "colour cnn": (CifarCnn([2, 3], [8, 6]), (3, 18, 18), 4, Classification()),
-}
 
-
-class OfSequences(nn.Module):
-    """A class of sequences of 7 steps."""
-
-    def __init__(self, body, width):
-        super().__init__()
-        self.body, self.last = body, nn.Linear(width, 4)
-
-    def forward(self, x):
-        return self.last(self.states(x).mean(1))
-
-    def states(self, x):
-        return self.body(x)
-
-
-class OfRecurrence(OfSequences):
-    def states(self, x):
-        return self.body(x)[0]
-
-
-class OfWords(OfSequences):
-    """Of words with positions."""
-
-    def __init__(self, body, width):
-        super().__init__(body, width)
-        self.words, self.places = nn.Embedding(5, width), nn.Parameter(torch.randn(7, width))
-
-    def states(self, x):
-        return self.body(self.words(x) + self.places)
-
-
-@dataclass(frozen=True)
-class Own:
-    """Stands for a configuration: builds what `make` makes."""
-
-    make: Callable[[], nn.Module]
-
-    def build(self, shape, outputs):
-        return self.make()
-
-
-SEQUENCES = {
-    "steps": lambda: OfSequences(nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.LayerNorm(9)), 9),
-    "wide steps": lambda: OfSequences(nn.Linear(6, 32, bias=False), 32),
-    "lstm": lambda: OfRecurrence(nn.LSTM(6, 5, batch_first=True), 5),
-    "lstm, no bias": lambda: OfRecurrence(nn.LSTM(6, 8, batch_first=True, bias=False), 8),
-    "gru": lambda: OfRecurrence(nn.GRU(6, 5, batch_first=True), 5),
-    "gru, no bias": lambda: OfRecurrence(nn.GRU(6, 16, batch_first=True, bias=False), 16),
-    "attention": lambda: OfSequences(
-        nn.TransformerEncoderLayer(6, 2, 11, 0.0, batch_first=True), 6
-    ),
-    "words": lambda: OfWords(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Tanh()), 8),
-}
-PROBLEMS |= {
-    name: (Own(make), (7,) if name == "words" else (7, 6), 4, Classification())
-    for name, make in SEQUENCES.items()
-}
-OWN = {
-    "residual mlp": (Own(ResidualMlp), (30,), 10, Classification()),
-    "own cnn": (Own(OwnCnn), (1, 28, 28), 10, Classification()),
-}
-FLOATS = [name for name in PROBLEMS if name != "words"]
-"""Networks whose records are numbers."""
-
-
-def problem(name, n=23):
-    config, shape, outputs, task = (PROBLEMS | OWN | OTHERS)[name]
-    torch.manual_seed(1)
-    model, x = config.build(shape, outputs), torch.randn(n, *shape)
-    if name == "words":
-        x = torch.randint(0, 5, x.shape)
-    y = torch.arange(n) % outputs if outputs > 1 else (torch.arange(n) % 2).float()
-    return model, x, y, task
-
-
-@pytest.fixture(params=["compiled", "by torch"])
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
-    """The class that sums in single precision: with a compiler, and without one."""
-    if request.param == "by torch":
-        without_compiler(monkeypatch)
-        return module._Chained
-    if library() is None:
-        pytest.skip("needs a C++ compiler")
-    return module._Compiled
-
-
-def one_by_one(model, theta, x, y, task):
-    """Each record's gradient (n, d), by plain autograd in a loop."""
-    model, rows = copy.deepcopy(model), []
-    load(model, theta)
-    for i in range(len(x)):
-        loss = task.loss(model(x[i : i + 1]), y[i : i + 1], torch.ones(1))
-        rows.append(
-            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
-        )
-    return torch.stack(rows).double()
+    return class_of(request.param, monkeypatch)
 
 
 @pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
@@ -352,92 +254,6 @@ def test_a_record_whose_layers_read_many_rows_stays_within_the_clip(build, shape
         assert total.norm() <= 0.01 * (1 + 1e-9)
 
 
-LENGTHS = [1, 2, 3, 4, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 160]
-
-
-class Built:
-    """A network that is built the same way for any data."""
-
-    def __init__(self, *layers):
-        self.layers = layers
-
-    def build(self, shape, outputs):
-        return nn.Sequential(*copy.deepcopy(self.layers))
-
-
-OTHERS = {
-    "layer norm": (
-        Built(nn.Linear(5, 9), nn.LayerNorm(9), nn.SiLU(), nn.Linear(9, 3)),
-        (5,),
-        3,
-        Classification(),
-    ),
-    "softplus": (
-        Built(nn.Linear(5, 9), nn.Softplus(), nn.Linear(9, 3)),
-        (5,),
-        3,
-        Classification(),
-    ),
-    "one dimension": (
-        Built(nn.Conv1d(2, 3, 3), nn.ELU(), nn.Flatten(), nn.Linear(24, 3)),
-        (2, 10),
-        3,
-        Classification(),
-    ),
-    "one pixel": (
-        Built(nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 1, 1), nn.Flatten(), nn.Linear(25, 3)),
-        (4, 5, 5),
-        3,
-        Classification(),
-    ),
-    "one unit": (
-        Built(nn.Linear(5, 1), nn.Tanh(), nn.Linear(1, 64), nn.ReLU(), nn.Linear(64, 3)),
-        (5,),
-        3,
-        Classification(),
-    ),
-    "flattened steps": (
-        Built(nn.Linear(5, 7), nn.Tanh(), nn.Flatten(), nn.Linear(28, 3)),
-        (4, 5),
-        3,
-        Classification(),
-    ),
-}
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", [*PROBLEMS, *OTHERS])
-def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name, threads, way, monkeypatch):
-    """So that a record that is absent changes no gradient of another."""
-    model, x, y, task = problem(name, max(LENGTHS))
-    theta = flatten(model) + 0.1
-    gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    norms = []
-    found = []
-    noted = "finite_norms" if isinstance(gradients, module._Compiled) else "clip_factors"
-    original = getattr(module, noted)
-    monkeypatch.setattr(
-        module, noted, lambda own, *more: (found.append(own), original(own, *more))[1]
-    )
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for n in LENGTHS:
-            for first in (0, n // 2):
-                found.clear()
-                gradients.sum(theta, x[first:n], y[first:n])
-                norms.append(torch.cat(found))
-    finally:
-        torch.set_num_threads(before)
-    whole = norms[-2]
-    parts = iter(norms)
-    for n in LENGTHS:
-        for first in (0, n // 2):
-            # float64 norms of float32 gradients: bits that differed would show from 1e-8 on
-            far = 0.0 if isinstance(gradients, module._Compiled) else 1e-13
-            torch.testing.assert_close(next(parts), whole[first:n], rtol=far, atol=0.0)
-
-
 @pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
 def test_in_double_precision_the_sum_is_that_of_autograd(name):
     model, x, y, task = problem(name)
@@ -488,23 +304,6 @@ def test_compiled_sums_drop_what_the_records_drop(name, monkeypatch):
 
 
 @pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-def test_threads_change_no_bit_of_a_compiled_sum(monkeypatch):
-    monkeypatch.setattr(module, "WORTH_THREADS", 1)
-    model, x, y, task = problem("lstm", 300)
-    gradients = clipped_gradients(model, task, 0.1, shape=tuple(x.shape[1:]))
-    before = torch.get_num_threads()
-    found = []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            found.append(gradients.sum(flatten(model), x, y))
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
-
-
-@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 def test_large_networks_on_vectors_and_other_types_are_left_to_torch():
     task = Classification()
     wide = Mlp([300], False, 0.0).build((60,), 3)
@@ -516,43 +315,6 @@ def test_large_networks_on_vectors_and_other_types_are_left_to_torch():
     assert 0 < (gradients.sum(theta.float(), x.float(), y) - exact).norm() < 1e-5
     with pytest.raises(IndexError, match="labels from 0 to 3 for a network of 3"):
         gradients.sum(theta.float(), x.float(), torch.arange(4))
-
-
-def test_small_sums_have_one_thread_and_large_ones_all(monkeypatch):
-    """Waking a second thread for each kernel of a small step made DP-SGD three times slower. Where
-    no bit may depend on other records there is one always: two share a product's sums, and of 149
-    networks 21 rounded otherwise in batches of other lengths."""
-    without_compiler(monkeypatch)
-    model, x, y, task = problem(next(iter(PROBLEMS)), 160)
-    gradients = clipped_gradients(model, task, 1.0, shape=tuple(x.shape[1:]))
-    sums = gradients.sums
-
-    def threads(least: int, *, runs: int = 1, alone: bool = False) -> set[int]:
-        """How many threads sums have when `least` numbers are worth all of them."""
-        seen = set()
-
-        def watched(parts):
-            seen.add(torch.get_num_threads())
-            return sums(parts)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(module, "WORTH_THREADS", least)
-            patch.setattr(gradients, "sums", watched)
-            asked = [
-                gradients.asked(flatten(model), x[:4], y[:4], alone=alone) for _ in range(runs)
-            ]
-            asked[0].run() if runs == 1 else asked[0].run_batch(asked)
-        return seen
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert threads(2**17) == threads(2**17, runs=2) == {1}
-        assert threads(1) == threads(1, runs=2) == {2}
-        assert threads(1, alone=True) == threads(1, runs=2, alone=True) == {1}
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

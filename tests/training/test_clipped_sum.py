@@ -231,3 +231,55 @@ def test_the_log_says_once_how_sums_are_computed(monkeypatch, caplog):
         "not compiled: it needs a C++ compiler",
     ]
     module._say.cache_clear()
+
+
+class Decoder(nn.Module):
+    """A convolution of images that linear layers make, whose numbers do not fill whole vectors."""
+
+    def __init__(self, pooled):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(5, 70), nn.Tanh(), nn.Linear(70, 64), nn.Tanh())
+        self.pixels = nn.Linear(64, 50)
+        self.convolution = nn.Conv2d(2, 1, 2)
+        self.pool = nn.AvgPool2d(2) if pooled else nn.Identity()
+        self.last = nn.Linear(4 if pooled else 16, CLASSES)
+
+    def forward(self, x):
+        h = self.pixels(self.first(x))
+        h = self.pool(self.convolution(h.view(h.size(0), 2, 5, 5)))
+        return self.last(torch.flatten(h, 1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("pooled", [False, True])
+def test_nothing_of_a_record_stays_in_the_padding_of_gradients(pooled):
+    """A record with NaN took the next one out of the sum, and what lay in fresh memory any."""
+    torch.manual_seed(1)
+    model, (x, y) = Decoder(pooled), records((5,))
+    theta, gradients = flatten(model), compiled(model, x, 0.1)
+    _, before = gradients.compiled(theta, x, y, {}, 0.1)
+    sick = x.clone()
+    sick[SICK] = float("nan")
+    _, norms = gradients.compiled(theta, sick, y, {}, 0.1)
+    others = torch.arange(N) != SICK
+    assert torch.equal(norms[others], before[others])
+
+
+@needs_compiler
+@pytest.mark.parametrize("pooled", [False, True])
+def test_no_number_of_fresh_memory_is_read(pooled, monkeypatch):
+    torch.manual_seed(1)
+    model, (x, y) = Decoder(pooled), records((5,))
+    gradients = compiled(model, x, 0.1)
+    found = []
+    for byte in (0, 255):
+        monkeypatch.setattr(np, "empty", lambda n, dtype=float, byte=byte: filled(n, dtype, byte))
+        found.append(gradients.sum(flatten(model), x, y))
+        monkeypatch.undo()
+    assert torch.equal(*found)
+
+
+def filled(n, dtype, byte):
+    array = np.zeros(n, dtype)
+    array.view(np.uint8).fill(byte)
+    return array

@@ -117,3 +117,19 @@ def test_the_batched_trainer_is_refused():
         changes(build(), data, task, recipe, trainer="batched")
     seeded = changes(build(), data, task, recipe, trainer="batched", streams=Streams(3))
     assert len(seeded) == len(COUNTS)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_nothing_of_a_user_stays_in_the_memory_of_the_next(wrong):
+    """Where images do not fill whole vectors, the last vector of a smaller batch held numbers of a
+    larger one: a user with NaN made the next user's change NaN."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 3, 3), nn.Flatten(), nn.Linear(54, 3))
+    data = silo([9, 3, 2, 1], (3, 11, 4), Classification())
+    recipe = Recipe(1, 4, 0.05)
+    healthy = changes(model, data, Classification(), recipe)
+    data.x[data.rows(0)] = wrong
+    sick = changes(model, data, Classification(), recipe)
+    first, *others = data.users.tolist()
+    assert not np.isfinite(sick[first]).all()
+    assert all(np.array_equal(sick[user], healthy[user]) for user in others)

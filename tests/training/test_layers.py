@@ -11,7 +11,7 @@ from torch import nn
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.models.tasks import Classification
 from fedpriv.training import users
-from fedpriv.training.description import Recipe
+from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.buffers import BufferPool, Masks
 from fedpriv.training.optimizers import Adam, Sgd
 from fedpriv.training.trainers.batched import Batched
@@ -309,3 +309,27 @@ def test_buffers_reuse_memory_and_keeps_orders():
     pair = [pool.gradient_like(first), pool.gradient_like(first), pool.gradient_like(first)]
     assert pair[0].data_ptr() == pair[2].data_ptr() != pair[1].data_ptr()
     assert np.isclose(held(pool), 80 + 480 + 160)
+
+
+class ResidualOfImages(nn.Module):
+    """A sum with what images become as features."""
+
+    def __init__(self):
+        super().__init__()
+        self.images = nn.Conv2d(1, 2, 3)
+        self.hidden, self.last = nn.Linear(18, 18), nn.Linear(18, 3)
+
+    def forward(self, x):
+        h = torch.flatten(self.images(x), 1)
+        return self.last(torch.relu(self.hidden(h)) + h)
+
+
+def test_a_sum_may_read_flattened_images():
+    """Its gradient was added in the shape of images, and training ended with an error."""
+    torch.manual_seed(1)
+    model, task, recipe = ResidualOfImages(), Classification(), Recipe(2, 4, 0.1)
+    data, theta = silo([3, 7, 5], (1, 5, 5), task), flatten(model)
+    assert compile_layers(model, (1, 5, 5)) is not None
+    own = {"execution": Execution("batched")}
+    want = one_by_one(model, theta, data, task, recipe)
+    assert_same(trained(model, theta, data, task, recipe, **own), want, theta)

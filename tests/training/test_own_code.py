@@ -12,7 +12,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe
 from fedpriv.training.layers.chain import LayerChain
-from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.layers.mapping import Unmapped, layer_chain, mapped
 from fedpriv.training.vectors import flatten
 
 FLAG = False
@@ -229,3 +229,42 @@ def test_a_network_that_counts_in_a_variable_is_refused():
     model, data, task = Remembers(), silo([3, 9, 1], (6,), Classification()), Classification()
     with pytest.raises(ConfigError, match="changes no variable outside the network"):
         trained(model, flatten(model), data, task, Recipe(1, None, 0.1))
+
+
+BENT = True
+
+
+def bent_or_not(h):
+    return torch.tanh(h) if BENT else torch.relu(h)
+
+
+def turned_if_many(h):
+    return h if isinstance(h, fx.Proxy) or len(h) < 7 else h.flip(0)
+
+
+class WithFunction(nn.Module):
+    """Calls a function that is an attribute of the network, not of its class."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 3)
+        self.function = function
+
+    def forward(self, x):
+        return self.last(self.function(self.first(x)))
+
+
+def test_what_a_networks_own_function_reads_may_change(monkeypatch):
+    """The layers of before were used on."""
+    model = WithFunction(bent_or_not)
+    kinds = []
+    for bent in (True, False):
+        monkeypatch.setitem(globals(), "BENT", bent)
+        chain = layer_chain(model, (5,))
+        kinds.append([type(layer.module) for layer in chain.layers])
+    assert nn.Tanh in kinds[0]
+    assert nn.ReLU in kinds[1]
+
+
+def test_a_networks_own_function_may_not_hide_from_a_trace():
+    assert layer_chain(WithFunction(turned_if_many), (5,)) is None

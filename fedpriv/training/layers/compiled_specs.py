@@ -17,6 +17,8 @@ from fedpriv.training.random_words import threshold
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)
 TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT = range(6, 16)
 SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION, MASK = range(16, 25)
+MOST_WORDS = 2**24
+"""Words that C++, which reads them as float32, tells from each other."""
 
 
 def fields(schema: type[Any], names: str) -> list[tuple[str, type[Any]]]:
@@ -39,6 +41,22 @@ class LayerSpec(ctypes.Structure):
         + fields(ctypes.c_int64, "inputs outputs")
         + fields(Sides, "sides kernel stride zeros window")
     )
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters C++ reads for it, and writes."""
+        n, m = self.inputs, self.outputs
+        gates = {LSTM: 4, GRU: 3}.get(self.schema, 0)
+        counts = {
+            DENSE: m * (n + self.flag),
+            CONVOLUTION: m * (n * self.kernel.height * self.kernel.width + self.flag),
+            GROUP_NORM: 2 * n * self.flag,
+            NORM_OF_RELU: 2 * n * self.flag,
+            EMBEDDING: self.number * m,
+            POSITIONS: self.steps * n,
+        }
+        found: int = counts.get(self.schema, gates * m * (n + m + 2 * self.flag))
+        return found
 
 
 @dataclass(frozen=True)
@@ -131,7 +149,8 @@ def recurrence(layer: Any, x: Place, pool: Pooled) -> Spec:
 
 def embedding(layer: Any, x: Place, pool: Pooled) -> Spec:
     """The vectors of words; each record is one sequence."""
-    if x.images or x.steps > 1:
+    table = layer.num_embeddings, layer.embedding_dim
+    if x.images or x.steps > 1 or tuple(layer.weight.shape) != table or table[0] > MOST_WORDS:
         return None
     spec = LayerSpec(
         EMBEDDING,

@@ -69,6 +69,11 @@ def _whole_average(layer: nn.AdaptiveAvgPool2d, read: torch.Size) -> bool:
     return layer.output_size in (1, (1, 1)) and len(read) == 4
 
 
+def _group_norm(layer: nn.GroupNorm, read: torch.Size) -> bool:
+    both = (layer.weight is None) == (layer.bias is None)
+    return both and layer.affine == (layer.weight is not None)
+
+
 def _layer_norm(layer: nn.LayerNorm, read: torch.Size) -> bool:
     both = (layer.weight is None) == (layer.bias is None)
     return len(layer.normalized_shape) == 1 and len(read) in (2, 3) and both
@@ -143,7 +148,8 @@ SUPPORTED: dict[type[nn.Module], LayerSupport] = {
         compiled=compiled_specs.convolution,
     ),
     nn.GroupNorm: LayerSupport(
-        parameters=_AFFINE,
+        _group_norm,
+        _AFFINE,
         gradients=GroupNormPass,
         on_features=dense.BatchedGroupNorm,
         compiled=compiled_specs.group_norm,

@@ -67,11 +67,11 @@ class Program:
         self.gradient = grad = buffers.gradient_like(self.outputs)
         lowest = next(i for i, layer in enumerate(self.layers) if layer.parameters)
         sums = [(link.other, layer) for link, layer in zip(links, self.layers)]
-        self.backwards: list[tuple[BatchedLayer[Any], list[Tensor]]] = []
+        self.backwards: list[tuple[BatchedLayer[Any], Tensor, list[Tensor]]] = []
         for index in range(len(links) - 1, lowest - 1, -1):
             layer = self.layers[index]
             kept = [s.kept for at, s in sums if at == index and isinstance(s, BatchedSum)]
-            self.backwards.append((layer, kept))
+            self.backwards.append((layer, grad, kept))
             grad = layer.attach(grad)
 
     def load(self, x: Tensor) -> None:
@@ -89,9 +89,9 @@ class Program:
         """Add `scale` times the gradients of the parameters to the targets, given the gradient of
         the outputs."""
         self.gradient.copy_(gradient)
-        for layer, kept in self.backwards:
+        for layer, grad, kept in self.backwards:
             for more in kept:
-                layer.grad.add_(more)
+                grad.add_(more)  # of what the layer wrote, as later layers read it
             layer.backward(scale)
 
 

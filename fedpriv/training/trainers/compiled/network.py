@@ -170,6 +170,8 @@ class _Writer:
             kind = type(layer.module).__name__
             raise UnmappedError(f"layer {layer.name} ({kind}) is not compiled")
         computed, written = spec
+        if sum(own.parameters for own in computed) != sum(layer.sizes):
+            raise UnmappedError(f"layer {layer.name} has parameters of other sizes than its type")
         before = self.specs[-1].schema if self.specs else None
         if computed and computed[0].schema == GROUP_NORM and before == RELU:
             self.specs.pop()  # the norm includes it

@@ -7,8 +7,8 @@
 class Convolution final : public Layer {
  public:
   Convolution(Context& c, const Geometry& g, bool biased, bool lowest)
-      : c(c), m(g.outputs), window(g.window.pixels()), pixels(g.out().pixels()), parts(padded(pixels) / LANES),
-        x_row(padded(g.inputs * g.sides.pixels())), y_row(padded(m * pixels)), patch(g.inputs * g.kernel.width),
+      : c(c), n(g.inputs * g.sides.pixels()), m(g.outputs), window(g.window.pixels()), pixels(g.out().pixels()),
+        parts(padded(pixels) / LANES), x_row(padded(n)), y_row(padded(m * pixels)), patch(g.inputs * g.kernel.width),
         kernel(g.kernel), biased(biased), lowest(lowest), planes(c.memory, g), patches(c.memory, g, c.rows),
         weights(c.parameters.place(m * patches.size())), bias(c.parameters.place(m)),
         y(c.memory.take<float>(c.rows * y_row + LANES)), chosen(c.memory.take<int32_t>(c.rows * y_row + LANES)),
@@ -56,6 +56,7 @@ class Convolution final : public Layer {
       }
       if (!lowest) patches.take(below + r * x_row);
     }
+    if (!lowest) c.gradients.clear_padding(below, rows, n);
     // One sum for all records: adding each to the weights would round each to the weights' precision.
     for (int64_t i = 0; i < m * patches.size(); i += LANES)
       Add{}(target + weights + i, patches.without_padding(i, load(dweights + i)), i);
@@ -139,7 +140,7 @@ class Convolution final : public Layer {
   }
 
   Context& c;
-  const int64_t m, window, pixels, parts, x_row, y_row, patch;
+  const int64_t n, m, window, pixels, parts, x_row, y_row, patch;
   const Sides kernel;
   const bool biased, lowest;
   Planes planes;

@@ -5,14 +5,25 @@
 
 #include "draws.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 // Cuts the caller's memory into pieces that begin at whole vectors. Without memory it only counts.
 struct Workspace {
   char* memory;
   int64_t used = 0;
   template <class T>
   T* take(int64_t n) {
-    const int64_t start = used;
-    used += (n * int64_t(sizeof(T)) + 63) / 64 * 64;
+    const int64_t start = used, bytes = n * int64_t(sizeof(T));
+    used += (bytes + 63) / 64 * 64;
+#if defined(__SANITIZE_ADDRESS__)  // nobody may touch what lies between two pieces
+    used += 64;
+    if (memory) {
+      __asan_unpoison_memory_region(memory + start, bytes);
+      __asan_poison_memory_region(memory + start + bytes, used - start - bytes);
+    }
+#endif
     return memory ? reinterpret_cast<T*>(memory + start) : nullptr;
   }
 };
@@ -43,6 +54,10 @@ struct Gradients {
   float *one = nullptr, *two = nullptr;
   void need(int64_t n) { width = std::max(width, steps * n); }
   float* other(const float* g) const { return g == one ? two : one; }
+  // Makes the padding of rows of n numbers zero, for layers that write n numbers alone: else it holds what came before.
+  static void clear_padding(float* g, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; ++r) std::fill(g + r * padded(n) + n, g + (r + 1) * padded(n), 0.0f);
+  }
 };
 
 struct Context {
@@ -54,7 +69,7 @@ struct Context {
 };
 
 // A layer of one user's network; activations are (rows, numbers of a record in whole vectors). What is in the padding
-// never reaches a number that counts.
+// never reaches a number that counts: of activations nobody reads it, and of their gradients it is zero.
 class Layer {
  public:
   virtual ~Layer() = default;

@@ -48,7 +48,7 @@ class Patches {
   // Zero times every number of the records kept: zero, unless one of them is not finite.
   float nothing(int64_t rows) const {
     vec sum{};
-    for (int64_t i = 0; i < rows * image; i += LANES) sum += 0 * load(images + i);
+    for (int64_t i = 0; i < rows * image; i += LANES) sum += 0 * first(rows * image - i, load(images + i));
     return total(sum);
   }
 

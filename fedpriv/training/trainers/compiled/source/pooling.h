@@ -51,6 +51,7 @@ class Blur final : public Layer {
           std::copy_n(pixel(i), sides.width, below + r * x_row + (k * sides.height + i) * sides.width);
       }
     clear_frame();
+    c.gradients.clear_padding(below, rows, n * sides.pixels());
     return below;
   }
 

@@ -1,0 +1,125 @@
+"""Layers whose parameters are not those that their settings promise: C++ read and wrote beside its
+arrays, by settings alone."""
+
+import copy
+
+import pytest
+import torch
+from compiled_sums import without_compiler
+from torch import nn
+
+from fedpriv.errors import ConfigError
+from fedpriv.models.tasks import Classification
+from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.layers import compiled_specs
+from fedpriv.training.layers.compiled_specs import Place, Pooled
+from fedpriv.training.vectors import flatten
+
+N = 9
+CLASSES = 3
+
+
+class OfSteps(nn.Module):
+    def __init__(self, body, width):
+        super().__init__()
+        self.body, self.last = body, nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        return self.last(self.body(x).mean(1))
+
+
+class OfAttention(OfSteps):
+    def forward(self, x):
+        return self.last(self.body(x, x, x, need_weights=False)[0].mean(1))
+
+
+class WithUnreadLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.unread, self.last = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        self.unread(h)
+        return self.last(h)
+
+
+def attention():
+    model = OfAttention(nn.MultiheadAttention(6, 2, batch_first=True), 40)
+    model.body.out_proj = nn.Linear(6, 40)
+    return model
+
+
+def norm(name):
+    model = nn.Sequential(nn.Linear(5, 9), nn.GroupNorm(1, 9), nn.Linear(9, CLASSES))
+    setattr(model[1], name, None)
+    return model
+
+
+def words(width, table, body=nn.Identity):
+    embedding = nn.Embedding(4, 6)
+    embedding.weight = nn.Parameter(torch.randn(table, width))
+    return OfSteps(nn.Sequential(embedding, body()), width)
+
+
+NETWORKS = {
+    "attention with a wider output": (attention, (7, 6), 0),
+    "norm without offset": (lambda: norm("bias"), (5,), 0),
+    "norm without scale": (lambda: norm("weight"), (5,), 0),
+    "table with more words": (lambda: words(6, 9), (7,), 9),
+    "table with wider vectors": (lambda: words(20, 4), (7,), 4),
+    "norm of one word": (lambda: words(6, 4, lambda: nn.GroupNorm(1, 1)), (1,), 4),
+    "layer whose result nobody reads": (WithUnreadLayer, (5,), 0),
+}
+
+
+def one_by_one(model, x, y):
+    model = copy.deepcopy(model).double()
+    x = x.double() if x.is_floating_point() else x
+    found = []
+    for own, label in zip(x.split(1), y.split(1)):
+        loss = Classification().loss(model(own), label, torch.ones(1))
+        all_ = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
+        found.append(torch.cat([each.flatten() for each in all_]))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("way", ["with a compiler", "by torch"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_those_of_autograd(name, way, monkeypatch):
+    if way == "by torch":
+        without_compiler(monkeypatch)
+    torch.manual_seed(1)
+    build, shape, known = NETWORKS[name]
+    model = build()
+    x = torch.randint(0, known, (N, *shape)) if known else torch.randn(N, *shape)
+    y = torch.arange(N) % CLASSES
+    rows = one_by_one(model, x, y)
+    norms = rows.norm(dim=1)
+    clip = float(norms.median())
+    expected = (clip / norms).clamp(max=1) @ rows
+    gradients = clipped_gradients(model, Classification(), clip, shape=shape, dtype=x.dtype)
+    theta = flatten(model)
+    assert (gradients.sum(theta, x, y) - expected).norm() <= 1e-6 * clip * N
+    for i in range(N):
+        assert gradients.sum(theta, x[i : i + 1], y[i : i + 1]).norm() <= clip * (1 + 1e-6)
+
+
+def test_more_words_than_a_float_counts_are_not_compiled():
+    """2^24 + 1 was read as 2^24, and the last word of 2^24 + 4 lay beside the table."""
+    table = nn.Embedding(1, 1)
+    table.weight = nn.Parameter(torch.zeros(1, 1).expand(2**24 + 1, 1), requires_grad=False)
+    table.num_embeddings = 2**24 + 1
+    assert compiled_specs.embedding(table, Place(7), Pooled()) is None
+    table.num_embeddings = 2**24
+    table.weight = nn.Parameter(torch.zeros(1, 1).expand(2**24, 1), requires_grad=False)
+    assert compiled_specs.embedding(table, Place(7), Pooled()) is not None
+
+
+def test_an_embedding_that_moves_its_weights_is_refused():
+    """A record would move the weights that the next one reads."""
+    model = OfSteps(nn.Embedding(4, 6, max_norm=1.0), 6)
+    x, y = torch.zeros(N, 7, dtype=torch.int64), torch.arange(N) % CLASSES
+    gradients = clipped_gradients(model, Classification(), 1.0, shape=(7,), dtype=x.dtype)
+    with pytest.raises(ConfigError, match="no max_norm, which moves weights"):
+        gradients.sum(flatten(model), x, y)
