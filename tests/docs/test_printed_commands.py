@@ -194,9 +194,10 @@ def test_every_command_of_a_page_works(page, world, extras):
 
 
 def assert_module(words):
-    """`python -m module ...` or `python file` of this repository."""
-    if words[0].endswith(".py"):
-        assert (ROOT / words[0]).is_file(), words
+    """`python -m module ...`, or `python` with a file or a folder of this repository."""
+    if "/" in words[0]:
+        path = ROOT / words[0]
+        assert (path / "__main__.py" if path.is_dir() else path).is_file(), words
         return
     words = words[words[0] == "-P" :]
     assert words[0] == "-m", words

@@ -350,9 +350,9 @@ def test_streams_have_the_prefix():
     asked = []
 
     class Heard(Streams):
-        def _key(self, purpose, round, party):
-            asked.append((purpose, round, party))
-            return super()._key(purpose, round, party)
+        def unit_bases(self, purpose, round, parties):
+            asked.extend((purpose, round, party) for party in parties)
+            return super().unit_bases(purpose, round, parties)
 
     place = {"streams": Heard(5), "round": 2, "party": "silo4"}
     training = Training(Recipe(1, 8, 0.1), as_array(theta))
