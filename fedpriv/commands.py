@@ -90,16 +90,17 @@ def run(args: list[str]) -> None:
     if resumed is not None:
         resume(line, str(resumed), number + 1)
         return
-    with reserved(Path(target), existing):  # before Hydra writes its records there
+    # Reserved before Hydra writes its records there.
+    with reserved(Path(target), existing), _mode_known(mode):
         if not multirun:
             RunFolder(Path(target)).require_free()
-            start_hydra(args, existing, mode)
+            start_hydra(args, existing)
         elif launcher:
             jobs = draw_jobs(jobs, sweeper, line) if sweeper else jobs
             _sweep(lambda: launcher.launch(jobs), Path(target), args)
         else:
             with _shown(SweepProgress(rounds if listed else None, words), here=here):
-                _sweep(lambda: start_hydra([*args, *own], existing, mode), Path(target), args)
+                _sweep(lambda: start_hydra([*args, *own], existing), Path(target), args)
 
 
 def _own_words(config: DictConfig, args: list[str], target: str) -> list[str]:
@@ -192,11 +193,10 @@ def _check_writable(config: DictConfig, multirun: bool) -> tuple[Path, str]:
     return existing, target
 
 
-def start_hydra(args: list[str], existing: Path = Path(), mode: RunMode | None = None) -> None:
+def start_hydra(args: list[str], existing: Path = Path()) -> None:
     """Hand over to Hydra, which composes again, makes the folder and starts the jobs.
 
     existing: the folder to which the folders of an unstarted run are removed.
-    mode: what the configuration says of `hydra.mode`.
     """
     # Hydra raises exceptions instead of printing them.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -205,12 +205,12 @@ def start_hydra(args: list[str], existing: Path = Path(), mode: RunMode | None =
     def job(config: DictConfig) -> float:
         return _job(config, existing)
 
-    with one_line_errors(), _known(mode):
+    with one_line_errors():
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
 
 
 @contextmanager
-def _known(mode: RunMode | None) -> Iterator[None]:
+def _mode_known(mode: RunMode | None) -> Iterator[None]:
     """Context in which Hydra does not compose once more, only to look up `hydra.mode`."""
     looked_up = Hydra.get_mode
     Hydra.get_mode = lambda self, config_name, overrides: mode  # type: ignore[method-assign]

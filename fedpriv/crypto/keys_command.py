@@ -47,9 +47,10 @@ def _changed_folders(own: argparse.Namespace) -> list[Path]:
     FedprivError for a roster in no folder; a missing folder of keys is made."""
     folders = set()
     if own.roster is not None:
-        folders.add(own.roster.resolve().parent)  # the file itself is replaced
-        if not own.roster.resolve().parent.is_dir():
+        around = own.roster.resolve().parent  # the file itself is replaced
+        if not around.is_dir():
             raise FedprivError(f"{own.roster}: no such folder")
+        folders.add(around)
     if own.action == "new":
         own.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     if own.action in ("new", "rotate") and own.keys.is_dir():

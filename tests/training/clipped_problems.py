@@ -16,7 +16,7 @@ from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.vectors import load
+from fedpriv.training.vectors import flatten, load
 
 PROBLEMS = {
     "logistic regression": (Linear(), (5,), 1, BinaryClassification()),
@@ -171,9 +171,15 @@ def one_by_one(model, theta, x, y, task):
     """Each record's gradient (n, d), by plain autograd in a loop."""
     model, rows = copy.deepcopy(model), []
     load(model, theta)
-    for i in range(len(x)):
-        loss = task.loss(model(x[i : i + 1]), y[i : i + 1], torch.ones(1))
-        rows.append(
-            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
-        )
+    for own, label in zip(x.split(1), y.split(1)):
+        loss = task.loss(model(own), label, torch.ones(1))
+        parts = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
+        rows.append(torch.cat([part.flatten() for part in parts]))
     return torch.stack(rows).double()
+
+
+def exactly_one_by_one(model, x, y, task):
+    """The same in float64, at the parameters that `model` has."""
+    model = copy.deepcopy(model).double()
+    x = x.double() if x.is_floating_point() else x
+    return one_by_one(model, flatten(model), x, y, task)

@@ -1,11 +1,11 @@
 """Sums of clipped gradients in C++: what a record may do to the others, and to the sum."""
 
-import copy
 import logging
 
 import numpy as np
 import pytest
 import torch
+from clipped_problems import exactly_one_by_one
 from compiled_sums import without_compiler
 from drawn_networks import traceable
 from torch import nn
@@ -70,18 +70,6 @@ def records(shape, words=0):
     return x, torch.arange(N) % CLASSES
 
 
-def one_by_one(model, x, y):
-    """Each record's gradient (n, d) by autograd, in float64."""
-    model = copy.deepcopy(model).double()
-    x = x.double() if x.is_floating_point() else x
-    found = []
-    for own, label in zip(x.split(1), y.split(1)):
-        loss = Classification().loss(model(own), label, torch.ones(1))
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
-        found.append(torch.cat([each.flatten() for each in gradients]))
-    return torch.stack(found)
-
-
 def compiled(model, x, clip):
     gradients = clipped_gradients(
         model, Classification(), clip, shape=tuple(x.shape[1:]), dtype=x.dtype
@@ -120,7 +108,7 @@ def test_any_network_sums_what_autograd_does(seed):
     torch.manual_seed(seed)
     model, shape = traceable(seed)
     x, y = records(shape)
-    rows = one_by_one(model, x, y)
+    rows = exactly_one_by_one(model, x, y, Classification())
     clip = float(rows.norm(dim=1).median()) + 1e-6
     expected = (clip / rows.norm(dim=1).clamp_min(1e-30)).clamp(max=1) @ rows
     gradients = compiled(model, x, clip)
@@ -136,7 +124,7 @@ def test_a_word_that_comes_again_adds_to_its_own_vector():
     model = transformer(6, words=4)
     x, y = records((9,), words=4)
     x[0] = 2
-    rows = one_by_one(model, x, y)
+    rows = exactly_one_by_one(model, x, y, Classification())
     clip = float(rows.norm(dim=1).median())
     expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
     gradients = compiled(model, x, clip)
@@ -154,7 +142,7 @@ def test_a_group_norm_of_steps_is_over_all_of_them(way, monkeypatch):
     torch.manual_seed(1)
     model = OfSteps(nn.Sequential(nn.Linear(6, 9), nn.GroupNorm(1, 7), nn.ReLU()), 9)
     x, y = records((7, 6))
-    rows = one_by_one(model, x, y)
+    rows = exactly_one_by_one(model, x, y, Classification())
     expected = (0.1 / rows.norm(dim=1)).clamp(max=1) @ rows
     gradients = clipped_gradients(model, Classification(), 0.1, shape=(7, 6))
     assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6

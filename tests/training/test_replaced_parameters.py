@@ -1,10 +1,9 @@
 """Layers whose parameters are not those that their settings promise: C++ read and wrote beside its
 arrays, by settings alone."""
 
-import copy
-
 import pytest
 import torch
+from clipped_problems import exactly_one_by_one
 from compiled_sums import without_compiler
 from torch import nn
 
@@ -73,17 +72,6 @@ NETWORKS = {
 }
 
 
-def one_by_one(model, x, y):
-    model = copy.deepcopy(model).double()
-    x = x.double() if x.is_floating_point() else x
-    found = []
-    for own, label in zip(x.split(1), y.split(1)):
-        loss = Classification().loss(model(own), label, torch.ones(1))
-        all_ = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
-        found.append(torch.cat([each.flatten() for each in all_]))
-    return torch.stack(found)
-
-
 @pytest.mark.parametrize("way", ["with a compiler", "by torch"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_autograd(name, way, monkeypatch):
@@ -94,7 +82,7 @@ def test_gradients_are_those_of_autograd(name, way, monkeypatch):
     model = build()
     x = torch.randint(0, known, (N, *shape)) if known else torch.randn(N, *shape)
     y = torch.arange(N) % CLASSES
-    rows = one_by_one(model, x, y)
+    rows = exactly_one_by_one(model, x, y, Classification())
     norms = rows.norm(dim=1)
     clip = float(norms.median())
     expected = (clip / norms).clamp(max=1) @ rows
