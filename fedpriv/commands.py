@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -63,17 +63,17 @@ def run(args: list[str]) -> None:
     resumed = None
     existing = Path()
     target = ""
-    mode: RunMode | None = None
+    modes: set[RunMode | None] = set()
     own: list[str] = []
     number = 0
     jobs: list[Job] = []
     rounds: list[int] = []
     words: list[list[str]] = []
     for number, config in enumerate(each_job(line, conf_dir())):
+        modes.add(config.hydra.mode)
         if number == 0:
             resumed = config.resume
-            mode = config.hydra.mode
-            multirun = line.multirun or mode == RunMode.MULTIRUN
+            multirun = line.multirun or config.hydra.mode == RunMode.MULTIRUN
             if multirun:
                 launcher = own_launcher(config)
                 sweeper = own_sweeper(config)
@@ -91,7 +91,8 @@ def run(args: list[str]) -> None:
         resume(line, str(resumed), number + 1)
         return
     # Reserved before Hydra writes its records there.
-    with reserved(Path(target), existing), _mode_known(mode):
+    known = _mode_known(*modes) if len(modes) == 1 else nullcontext()
+    with reserved(Path(target), existing), known:
         if not multirun:
             RunFolder(Path(target)).require_free()
             start_hydra(args, existing)

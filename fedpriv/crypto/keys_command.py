@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_name, write_key
@@ -36,10 +36,17 @@ def main(args: list[str]) -> None:
     names = own.names if own.action == "new" else [own.name]
     for name in names:
         require_name(name)
-    with ExitStack() as locks:
-        for folder in _changed_folders(own):
-            locks.enter_context(_alone(folder))
-        _change(own, names)
+    made = own.action == "new" and not own.keys.exists()
+    try:
+        with ExitStack() as locks:
+            for folder in _changed_folders(own):
+                locks.enter_context(_alone(folder))
+            _change(own, names)
+    except BaseException:
+        if made:
+            with suppress(OSError):  # it has keys, or was not made
+                own.keys.rmdir()
+        raise
 
 
 def _changed_folders(own: argparse.Namespace) -> list[Path]:
@@ -47,7 +54,7 @@ def _changed_folders(own: argparse.Namespace) -> list[Path]:
     FedprivError for a roster in no folder; a missing folder of keys is made."""
     folders = set()
     if own.roster is not None:
-        around = own.roster.resolve().parent  # the file itself is replaced
+        around = Path(os.path.realpath(own.roster)).parent  # the file itself is replaced
         if not around.is_dir():
             raise FedprivError(f"{own.roster}: no such folder")
         folders.add(around)

@@ -42,7 +42,9 @@ def code_digest(cls: type) -> str | None:
         return None
 
 
-_KNOWN: dict[tuple[object, ...], tuple[str, dict[str, tuple[int, int]]]] = {}
+State = tuple[int, ...]
+
+_KNOWN: dict[tuple[object, ...], tuple[str, dict[str, State]]] = {}
 """Digests by the files and folders that they start from, each with the state of all that was read
 or looked into. A sweep or a test asks hundreds of times, and looking is ten times as fast as
 following every import again."""
@@ -60,7 +62,7 @@ def _digest(files: dict[str, Path], folders: dict[str, Path]) -> str:
     states = {path: _state(path) for path in {*map(str, closure.values()), *looked_into}}
     found = hashlib.sha256()
     for name, file in sorted(closure.items()):
-        found.update(f"{name}={_file_digest(file, *states[str(file)])}\n".encode())
+        found.update(f"{name}={_file_digest(file, states[str(file)])}\n".encode())
     _KNOWN[key] = found.hexdigest(), states
     return found.hexdigest()
 
@@ -110,32 +112,32 @@ def _folders_that_decide(folder: Path, name: str) -> set[str]:
 def _module_file(folder: Path, name: str) -> Path | None:
     """The file of a module below a folder; None for a name that is none, such as a class."""
     path = os.path.join(folder, *name.split("."))  # five times as fast as with Path
-    for file in (f"{path}.py", os.path.join(path, "__init__.py")):
+    for file in (os.path.join(path, "__init__.py"), f"{path}.py"):  # as Python looks for them
         if os.path.isfile(file):
             return Path(file)
     return None
 
 
-def _version(file: Path) -> tuple[Path, int, int]:
+def _version(file: Path) -> tuple[Path, State]:
     """A file with what tells its versions apart within a process."""
-    return file, *_state(str(file))
+    return file, _state(str(file))
 
 
-def _state(path: str) -> tuple[int, int]:
+def _state(path: str) -> State:
     """What changes with a file, or with the names in a folder."""
     status = os.stat(path)
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 @cache
-def _tree(file: Path, changed: int, size: int) -> ast.Module:
+def _tree(file: Path, state: State) -> ast.Module:
     """The code of a file, without what does not run."""
     return _Running().visit(ast.parse(file.read_bytes()))  # type: ignore[no-any-return]
 
 
 @cache
-def _file_digest(file: Path, changed: int, size: int) -> str:
-    return hashlib.sha256(_text(_tree(file, changed, size)).encode()).hexdigest()
+def _file_digest(file: Path, state: State) -> str:
+    return hashlib.sha256(_text(_tree(file, state)).encode()).hexdigest()
 
 
 def _text(node: object) -> str:
@@ -158,11 +160,11 @@ def _text(node: object) -> str:
 
 
 @cache
-def _file_imports(name: str, file: Path, changed: int, size: int) -> frozenset[str]:
+def _file_imports(name: str, file: Path, state: State) -> frozenset[str]:
     """The names that a module's code imports, and the packages they are in."""
     package = name if file.stem == "__init__" else name.rpartition(".")[0]
     found = set[str]()
-    for node in ast.walk(_tree(file, changed, size)):
+    for node in ast.walk(_tree(file, state)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

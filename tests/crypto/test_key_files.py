@@ -225,6 +225,19 @@ def test_one_of_two_who_make_the_same_key_is_refused(tmp_path, monkeypatch, caps
     assert made.raw.hex() in capsys.readouterr().out
 
 
+def test_a_roster_that_links_to_itself_is_refused_in_one_line(tmp_path):
+    (tmp_path / "r.csv").symlink_to("r.csv")
+    done = run("keys", "revoke", "a", "--roster", "r.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_new_keys_that_are_refused_leave_no_folder(tmp_path):
+    assert run("keys", "new", "a", "--keys", "k", "--roster", "r.csv", cwd=tmp_path).returncode == 0
+    done = run("keys", "new", "a", "--keys", "other", "--roster", "r.csv", cwd=tmp_path)
+    assert (done.returncode, (tmp_path / "other").exists()) == (2, False)
+
+
 def test_a_roster_in_no_folder_is_refused(tmp_path):
     done = run("keys", "new", "a", "--keys", "k", "--roster", "no/r.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "fedpriv: no/r.csv: no such folder\n")

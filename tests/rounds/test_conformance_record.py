@@ -1,6 +1,7 @@
 import importlib
 import inspect
 import json
+import os
 import shutil
 import sys
 
@@ -137,6 +138,23 @@ def test_a_file_that_appears_in_the_place_of_another_ends_the_record(world, file
     (world / file).write_text("x = 1")
     fresh = _fresh_digest()
     assert checked.code_digest(method()) == fresh
+
+
+def test_a_package_beside_a_module_counts_as_python_reads_it(world):
+    checked.note_passed(method(), checked.cached())
+    (world / "house/noise").mkdir()
+    (world / "house/noise/__init__.py").write_text("def draw(): return 0\n")
+    assert not checked.has_passed(method())
+
+
+def test_a_file_of_the_same_length_and_time_ends_the_record(world):
+    file = world / "house/noise.py"
+    checked.note_passed(method(), checked.cached())
+    then = file.stat()
+    file.write_text(file.read_text().replace("...", "1+1"))
+    os.utime(file, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert file.stat().st_size == then.st_size
+    assert not checked.has_passed(method())
 
 
 def _fresh_digest():

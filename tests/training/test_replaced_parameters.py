@@ -5,11 +5,14 @@ import pytest
 import torch
 from clipped_problems import exactly_one_by_one
 from compiled_sums import without_compiler
+from one_by_one import assert_same, one_by_one, silo, trained
 from torch import nn
+from torch.nn.utils import prune
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.description import Recipe
 from fedpriv.training.layers import compiled_specs
 from fedpriv.training.layers.compiled_specs import Place, Pooled
 from fedpriv.training.vectors import flatten
@@ -43,6 +46,37 @@ class WithUnreadLayer(nn.Module):
         return self.last(h)
 
 
+class OfStates(OfSteps):
+    def forward(self, x):
+        return self.last(self.body(x)[0].mean(1))
+
+
+def pruned(model, name, part=lambda model: model.body):
+    """With a weight that was registered anew, behind the layer's other parameters."""
+    prune.l1_unstructured(part(model), name, 0.1)
+    prune.remove(part(model), name)
+    return model
+
+
+def recurrent(kind):
+    return OfStates(kind(6, 5, batch_first=True), 5)
+
+
+def attentive():
+    return OfAttention(nn.MultiheadAttention(6, 2, batch_first=True), 6)
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+    return pruned(OfSteps(layer, 6), "in_proj_weight", lambda model: model.body.self_attn)
+
+
+def one_offset():
+    model = nn.Sequential(nn.Linear(5, 6), nn.Linear(6, CLASSES))
+    model[0].bias = nn.Parameter(torch.randn(1))
+    return model
+
+
 def attention():
     model = OfAttention(nn.MultiheadAttention(6, 2, batch_first=True), 40)
     model.body.out_proj = nn.Linear(6, 40)
@@ -69,6 +103,16 @@ NETWORKS = {
     "table with wider vectors": (lambda: words(20, 4), (7,), 4),
     "norm of one word": (lambda: words(6, 4, lambda: nn.GroupNorm(1, 1)), (1,), 4),
     "layer whose result nobody reads": (WithUnreadLayer, (5,), 0),
+    "pruned GRU": (lambda: pruned(recurrent(nn.GRU), "weight_hh_l0"), (7, 6), 0),
+    "pruned LSTM": (lambda: pruned(recurrent(nn.LSTM), "weight_ih_l0"), (7, 6), 0),
+    "pruned attention": (lambda: pruned(attentive(), "in_proj_weight"), (7, 6), 0),
+    "attention with a pruned output": (
+        lambda: pruned(attentive(), "weight", lambda model: model.body.out_proj),
+        (7, 6),
+        0,
+    ),
+    "pruned encoder": (encoder, (7, 6), 0),
+    "linear layer with one offset": (one_offset, (5,), 0),
 }
 
 
@@ -91,6 +135,17 @@ def test_gradients_are_those_of_autograd(name, way, monkeypatch):
     assert (gradients.sum(theta, x, y) - expected).norm() <= 1e-6 * clip * N
     for i in range(N):
         assert gradients.sum(theta, x[i : i + 1], y[i : i + 1]).norm() <= clip * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if "pruned" in name])
+def test_updates_are_those_of_a_loop(name):
+    """By the trainer that is chosen."""
+    torch.manual_seed(1)
+    build, shape, _ = NETWORKS[name]
+    model, task, recipe = build(), Classification(), Recipe(2, 8, 0.1)
+    data, theta = silo([5, 1, 9, 3], shape, task), flatten(model)
+    want = one_by_one(model, theta, data, task, recipe)
+    assert_same(trained(model, theta, data, task, recipe), want, theta)
 
 
 def test_more_words_than_a_float_counts_are_not_compiled():

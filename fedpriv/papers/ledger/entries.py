@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import yaml
@@ -244,6 +245,14 @@ def _check(run: Replication) -> None:
         raise ValueError(f"{run.experiment}: seeds that choose must not decide; cases {run.cases}")
     if any(case.grid for case in run.cases.values()) and not run.tuning_seeds:
         raise ValueError(f"{run.experiment}: a grid needs tuning seeds")
+    for question, method in product(run.cases, run.methods):
+        alternatives, grid = run.alternatives(question, method), run.grid(question, method)
+        if len(alternatives) > 1 and not grid:
+            raise ValueError(f"{run.experiment}: {method} has alternatives, and no grid to choose")
+        for words in alternatives:
+            keys = [word.partition("=")[0] for word in (*words, *grid, *run.places)]
+            if twice := sorted({key for key in keys if keys.count(key) > 1}):
+                raise ValueError(f"{run.experiment}: {method} sets {twice[0]} twice")
 
 
 def combinations(words: Sequence[str]) -> int:

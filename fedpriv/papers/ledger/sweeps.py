@@ -69,6 +69,11 @@ def _tune(
         complete = len(found) == len(run.tuning_seeds) and math.isfinite(mean)
         if complete and (place_name not in best or mean < best[place_name][0]):
             best[place_name] = mean, number, settings[name]
+    places = combinations(run.places)
+    if len(best) < places:  # the method would be judged untuned, or be left out
+        raise FedprivError(
+            f"{question}, {method}: at {places - len(best)} of {places} places all settings diverge"
+        )
     return rows, {place: (number, own) for place, (_, number, own) in best.items()}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
@@ -44,18 +45,39 @@ Accepts = Callable[[Any, torch.Size], bool]
 Batched = type[BatchedLayer[Any]] | None
 
 
+Shapes = dict[str, tuple[int, ...]]
+"""Of parameters, by name, in the order that C++ and gradients of records rely on."""
+
+
+def _has(layer: nn.Module, shapes: Shapes) -> bool:
+    """Whether a layer has exactly these parameters, in this order and each its own. One that was
+    registered anew, such as what is left of a pruned weight, is the last of its layer."""
+    found = dict(layer.named_parameters(remove_duplicate=False))
+    same = [(name, tuple(own.shape)) for name, own in found.items()] == [*shapes.items()]
+    return same and len({*map(id, found.values())}) == len(found)
+
+
+def _without(shapes: Shapes, unbiased: bool) -> Shapes:
+    """The shapes of a layer that may have no offsets."""
+    return {name: own for name, own in shapes.items() if "bias" not in name or not unbiased}
+
+
 def _always(layer: Any, read: torch.Size) -> bool:
     return True
 
 
 def _linear(layer: nn.Linear, read: torch.Size) -> bool:
-    return len(read) in (2, 3) and layer.weight.shape == (layer.out_features, layer.in_features)
+    shapes = {"weight": (layer.out_features, layer.in_features), "bias": (layer.out_features,)}
+    return len(read) in (2, 3) and _has(layer, _without(shapes, layer.bias is None))
 
 
 def _convolution(layer: nn.Conv2d, read: torch.Size) -> bool:
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    if not plain or layer.groups != 1 or len(read) != 4:
+        return False
     sizes = (layer.out_channels, layer.in_channels, *layer.kernel_size)
-    return plain and layer.groups == 1 and len(read) == 4 and layer.weight.shape == sizes
+    shapes: Shapes = {"weight": sizes, "bias": (layer.out_channels,)}
+    return _has(layer, _without(shapes, layer.bias is None))
 
 
 def _average_pool(layer: nn.AvgPool2d, read: torch.Size) -> bool:
@@ -91,14 +113,31 @@ def _added(layer: AddedParameter, read: torch.Size) -> bool:
 def _recurrence(layer: Recurrence, read: torch.Size) -> bool:
     cell = layer.cell
     single = cell.num_layers == 1 and not cell.bidirectional and not cell.proj_size
-    return single and cell.batch_first and len(read) == 3
+    if not single or not cell.batch_first or len(read) != 3:
+        return False
+    rows = (4 if isinstance(cell, nn.LSTM) else 3) * cell.hidden_size
+    shapes: Shapes = {
+        "weight_ih_l0": (rows, cell.input_size),
+        "weight_hh_l0": (rows, cell.hidden_size),
+        "bias_ih_l0": (rows,),
+        "bias_hh_l0": (rows,),
+    }
+    computed = all(map(is_, cell._flat_weights, cell.parameters()))  # what torch itself reads
+    return computed and _has(cell, _without(shapes, not cell.bias))
 
 
 def _attention(layer: SelfAttention, read: torch.Size) -> bool:
     own = layer.attention
     plain = own.bias_k is None and own.bias_v is None and not own.add_zero_attn
-    same = own._qkv_same_embed_dim and own.in_proj_bias is not None
-    return plain and same and own.batch_first and not own.dropout and len(read) == 3
+    n = own.embed_dim
+    shapes: Shapes = {
+        "in_proj_weight": (3 * n, n),
+        "in_proj_bias": (3 * n,),
+        "out_proj.weight": (n, n),
+        "out_proj.bias": (n,),
+    }
+    sequences = own.batch_first and not own.dropout and len(read) == 3
+    return plain and sequences and _has(own, shapes)
 
 
 @dataclass(frozen=True)

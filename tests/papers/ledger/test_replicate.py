@@ -89,6 +89,12 @@ def test_settings_with_which_a_run_diverges_are_not_chosen(tmp_path):
     assert {row.settings for row in rows} == {"preset.local_lr=0.2"}
 
 
+def test_a_method_whose_settings_all_diverge_is_not_judged_untuned(tmp_path):
+    tried = replace(ONE, grids={"MB-SGD": ("preset.local_lr=1e300",)})
+    with pytest.raises(FedprivError, match="at 1 of 1 places all settings diverge"):
+        list(replicate(tried, tmp_path, lambda text: None))
+
+
 def test_a_run_that_diverges_is_not_left_out_of_a_mean(tmp_path):
     words = ("algo.calibration=certified", "preset.local_lr=1e300")
     untuned = replace(ONE, cases={"conclusion": Case(words)})
@@ -184,6 +190,15 @@ def test_without_names_it_lists_the_entries(capsys):
         ({"tuning_seeds": (0,)}, "seeds that choose must not decide"),
         ({"tuning_seeds": ()}, "a grid needs tuning seeds"),
         ({"comparisons": (Comparison("A", "MB-SGD", "error", 2, "lower"),)}, "lowy/fig8"),
+        ({"places": ("preset.local_lr=1,2",)}, "SPIDER sets preset.local_lr twice"),
+        (
+            {"methods": SMALL.methods | {"MB-SGD": (("algo=minibatch_sgd", "preset.local_lr=3"),)}},
+            "MB-SGD sets preset.local_lr twice",
+        ),
+        (
+            {"cases": {"conclusion": Case(own={"SPIDER": ("algo.phase=3",)})}},
+            "SPIDER has alternatives, and no grid",
+        ),
     ],
 )
 def test_a_replication_that_cannot_be_fair_is_refused(change, reason):
