@@ -7,7 +7,8 @@ They have the bits of `streams.mix64` and `streams.branch` in numpy, on processo
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
@@ -33,14 +34,16 @@ def mix64_(z: Tensor) -> Tensor:
     return z
 
 
+@lru_cache(4096)
 def name_of(path: tuple[int, ...]) -> np.ndarray:
     """(1,) uint64: a digest of `path`."""
     return np.frombuffer(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), dtype="<u8")
 
 
-def row_counters(path: tuple[int, ...], first: int, rows: int) -> np.ndarray:
-    """(rows,) uint64: names of the rows `first`, `first` + 1, ... under `path`."""
-    return branch(name_of(path), np.arange(first, first + rows, dtype=np.uint64))
+def row_counters(paths: Sequence[tuple[int, ...]], first: int, rows: int) -> np.ndarray:
+    """(k, rows) uint64: names of the rows `first`, `first` + 1, ... under each of `paths`."""
+    names = np.concatenate([name_of(path) for path in paths])[:, None]
+    return branch(names, np.arange(first, first + rows, dtype=np.uint64))
 
 
 def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torch.device) -> Tensor:
@@ -48,7 +51,7 @@ def random_words(keys: np.ndarray, rows: np.ndarray, features: int, device: torc
     name and its feature's place.
 
     keys: (k,) uint64.
-    rows: names of rows, (b,) uint64.
+    rows: names of rows, (1, b) uint64 for all keys, or (k, b).
     """
     row_keys = mix64(keys[:, None] + rows)[..., None]
     columns = _columns((features + 1) // 2)

@@ -100,7 +100,7 @@ class RecordDropout:
         of buffers."""
         found = {}
         for place, (name, layer, shape) in enumerate(self.layers):
-            names = row_counters((step, place), 0, 1)
+            names = row_counters([(step, place)], 0, 1)
             words = random_words(keys, names, math.prod(shape), layer.mask.device).view(
                 len(keys), *shape
             )

@@ -1,16 +1,20 @@
-"""Which users train together, and which records each batch step takes.
+"""Which users train side by side, when each has its turn, and which records each batch step takes.
+
+A stack of users has seats. A user takes a seat, does all its batch steps there, and leaves the seat
+to the next user.
 
 A user's bits must not depend on who else trains. Kernels round differently for stacks of another
-shape, and for a number at another distance from the end of a vector. So a stack has only users with
-equal batches, its number of users is fixed by their batches, and users that are missing are
-replaced by copies that nobody reads. What remains is a user's place in its stack. It changes no bit
-as long as every kernel fills whole vectors with the numbers of `STACK` users.
+shape, and for a number at another distance from the end of a vector. So the seats of a stack and
+the rows of its batches follow from a user's own batches, and in a seat that nobody needs trains a
+copy that nobody reads. What remains is the user's seat. It changes no bit as long as every kernel
+fills whole vectors with the numbers of `STACK` users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 from itertools import pairwise
 
 import numpy as np
@@ -36,21 +40,45 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Seats:
+    """Some seats of a stack, and who begins or ends there.
+
+    seats: (m,).
+    users: (m,), counted in the block.
+    """
+
+    seats: np.ndarray
+    users: np.ndarray
+
+
+@dataclass(frozen=True)
 class BatchStep:
-    """A step of every user's own training.
+    """A step of the training of every user in a stack of k seats.
 
     batch: its records.
-    epoch: counted from 0.
-    place: of the batch in the epoch.
+    epochs: (k,): epoch of each seat's user, from 0.
+    places: (k,): place of the batch in this epoch.
+    begin: whose training begins with this step.
+    end: whose training ends with this step, without copies.
     """
 
     batch: Batch
-    epoch: int
-    place: int
+    epochs: np.ndarray
+    places: np.ndarray
+    begin: Seats
+    end: Seats
 
 
 STACK = 32
-"""Users of a stack: their numbers fill vectors of any processor, however few each has."""
+"""Seats of a stack, or a divisor of their number: the numbers of so many users fill vectors of any
+processor, however few each has."""
+ROWS = 256
+"""Rows that the batches of a stack have together where its users have few each. On one core the
+creditcard MLP spends 0.2 ms a step on calls, and 1.7 microseconds a user and 0.9 a row on numbers;
+more seats would more often be empty."""
+ALONE_FROM = 2**21
+"""Multiply-adds of a user's batch from which on it trains alone: its calls then take a third of its
+time, and a stack does not fit the processor's inner caches."""
 
 
 @dataclass(frozen=True)
@@ -60,105 +88,233 @@ class Limits:
     user_bytes: memory of a user.
     row_bytes: memory of a row, which may be padding.
     budget: bytes of a stack; a stack of one user may exceed it.
+    row_products: multiply-adds of a row; 0 where users with large batches are stacked, too.
     """
 
     user_bytes: int
     row_bytes: int
     budget: int
+    row_products: int = 0
 
     def stack(self, rows: int) -> int:
-        """How many users with batches of `rows` rows a stack has: `STACK` or one."""
-        return STACK if STACK * (self.user_bytes + rows * self.row_bytes) <= self.budget else 1
+        """How many seats a stack has for users with batches of `rows` rows: a multiple of `STACK`,
+        or one."""
+        bytes_of_user = self.user_bytes + rows * self.row_bytes
+        fitting = self.budget // (STACK * bytes_of_user)
+        if not fitting or rows * self.row_products >= ALONE_FROM:
+            return 1
+        return STACK * min(fitting, max(1, ROWS // (STACK * rows)))
 
 
 def padded(rows: np.ndarray) -> np.ndarray:
-    """How many rows batches of `rows` (n,) records take in a stack: up to a fifth more, so that
-    users with about as many records share one."""
-    exact = np.frexp(np.maximum(rows - 1, 0))[1] - 3  # steps double with every power of two
-    step = 2 ** np.maximum(exact, 0)
-    found: np.ndarray = -(-rows // step) * step
-    return found
+    """How many rows batches of `rows` (n,) records take in a stack: the next power of two, so that
+    few stacks serve users of all sizes."""
+    exact: np.ndarray = 2 ** np.frexp(np.maximum(rows, 1) - 0.5)[1].astype(np.int64)
+    return exact
 
 
-def last_rows(counts: np.ndarray, size: int) -> np.ndarray:
-    """How many records the last batches of users with `counts` (n,) records have."""
-    found: np.ndarray = (counts - 1) % size + 1
-    return found
+@dataclass(frozen=True)
+class Shapes:
+    """The stacks in which users train, which follow from their own records.
 
-
-def equal_batches(
-    counts: np.ndarray, size: int, pad: bool, stack: Callable[[int], int]
-) -> list[tuple[int, int]]:
-    """Stacks (first, past the last) of users with equal batches.
-
-    counts: numbers of their records (n,), descending.
-    size: of batches.
-    pad: whether last batches are `padded`.
-    stack: how many users with batches of so many rows a stack has, at most.
+    seats: (n,).
+    last: rows of each user's last batch, with padding, (n,).
+    alike: (n,), equal for users who can share a stack.
     """
-    last = last_rows(counts, size)
-    shapes = np.stack([-(-counts // size), padded(last) if pad else last])
-    edges = np.flatnonzero(np.any(shapes[:, 1:] != shapes[:, :-1], axis=0)) + 1
+
+    seats: np.ndarray
+    last: np.ndarray
+    alike: np.ndarray
+
+
+def shapes(counts: np.ndarray, size: int, limits: Limits, *, pad: bool, cap: int | None) -> Shapes:
+    """The stacks of users with `counts` (n,) records.
+
+    size: of batches.
+    pad: whether last batches may be padded.
+    cap: size of batches in the settings, if they have one. Without it, `size` depends on other
+        users.
+    """
+    several = counts > size
+    last = (counts - 1) % size + 1
+    wide = last
+    if pad:
+        wide = np.where(several, size, np.minimum(padded(last), cap or np.iinfo(np.int64).max))
+    largest = np.where(several, size, wide)
+    seats_of = {rows: limits.stack(rows) for rows in np.unique(largest).tolist()}
+    seats = np.array([seats_of[rows] for rows in largest.tolist()], np.int64)
+    wide = np.where(seats > 1, wide, last)
+    # Users whose last batches are not padded only share a stack if all their batches are equal.
+    batches = np.zeros_like(counts) if pad else -(-counts // size)
+    alike = np.stack([np.where(seats > 1, wide, 0), np.where(seats > 1, batches, 0)])
+    _, which = np.unique(alike, axis=1, return_inverse=True)
+    return Shapes(seats, wide, which.ravel())
+
+
+def blocks_of(shapes: Shapes, nbytes: np.ndarray, budget: int) -> list[tuple[int, int]]:
+    """Users (first, past the last) who share a stack, a block of whole stacks at a time.
+
+    nbytes: memory of each user's result and records, (n,).
+    budget: bytes of a block; one stack may exceed it.
+    """
+    edges = np.flatnonzero(shapes.alike[1:] != shapes.alike[:-1]) + 1
     found = []
-    for first, stop in pairwise([0, *edges.tolist(), len(counts)]):
-        whole, rows = shapes[:, first].tolist()
-        users = stack(rows if whole == 1 else max(size, rows))
-        found += [(i, min(i + users, stop)) for i in range(first, stop, users)]
+    before = np.concatenate([[0], np.cumsum(nbytes)])
+    for first, stop in pairwise([0, *edges.tolist(), len(shapes.alike)]):
+        seats = int(shapes.seats[first])
+        while first < stop:
+            fitting = int(np.searchsorted(before, before[first] + budget, side="right")) - 1 - first
+            end = min(stop, first + max(1, fitting // seats) * seats)
+            found.append((first, end))
+            first = end
     return found
 
 
-def batches(
-    data: SiloData,
-    positions: np.ndarray,
-    size: int,
-    *,
-    epochs: int,
-    keys: np.ndarray | None,
-    pad: bool = False,
-) -> Iterator[BatchStep]:
-    """The batch steps of the users at `positions` (k,), who have equal batches.
+@dataclass(frozen=True)
+class Turn:
+    """A user's training in a seat.
 
+    begin: step of the stack with which it begins.
+    seat: where.
+    user: whose.
+    counts: whether somebody reads the result; else it is a copy.
+    """
+
+    begin: int
+    seat: int
+    user: int
+    counts: bool = True
+
+
+def turns(steps: Sequence[int], seats: int) -> list[Turn]:
+    """When and where each user trains: whoever has most steps first, in the seat that is free
+    first. Copies follow until the last user is done, where nobody came of the first user.
+
+    steps: of each user, (n,).
+    """
+    free = [(0, seat) for seat in range(seats)]
+    latest = [0] * seats
+    found = []
+    for user in np.argsort(-np.asarray(steps), kind="stable").tolist():
+        begin, seat = free[0]
+        found.append(Turn(begin, seat, user))
+        latest[seat] = user
+        heapreplace(free, (begin + steps[user], seat))
+    end = max(begin for begin, _ in free)
+    for begin, seat in free:
+        user = latest[seat]
+        found += [Turn(at, seat, user, False) for at in range(begin, end, steps[user])]
+    return found
+
+
+class StackedBatches:
+    """The batch steps of users who share a stack.
+
+    data: the silo's records.
+    positions: of the users in `data`, (n,).
     size: rows of a batch.
-    keys: (k,) uint64, one a user, from which the order of its records is drawn. In every epoch each
+    last: rows of their last batches, with padding, (n,).
+    seats: of the stack, k.
+    epochs: of each user's training.
+    keys: (n,) uint64, one a user, from which the order of its records is drawn. In every epoch each
         record has a random number by its rank among the user's records, and they are taken in the
         order of these numbers. A user whose records fit in one batch keeps their order. If that
-        holds for all users, no keys are needed and every step has the same Batch object.
-    pad: whether last batches are `padded`.
+        holds for all users, no keys are needed, and a seat's Batch is made once.
     """
-    counts = data.counts[positions]
-    starts = data.starts[positions]
-    last = last_rows(counts, size)
-    width = int((padded(last) if pad else last)[0])
-    offsets = range(0, int(counts.max()), size)
-    # Where the numbers of records differ, the last batch is padded with the last record drawn.
-    local = np.arange(offsets[-1] + width)
-    rows = starts[:, None] + np.minimum(local, counts[:, None] - 1)
-    rest = _weights(data, last, width)
-    if len(offsets) == 1:
-        batch = _take(data, rows, rest)
-        for epoch in range(epochs):
-            yield BatchStep(batch, epoch, 0)
-        return
-    assert keys is not None
-    full = _weights(data, np.full(len(counts), size), size)
-    padding = local >= counts[:, None]
-    for epoch in range(epochs):
-        numbers = branch(branch(keys, epoch)[:, None], local)
-        numbers[padding] = np.iinfo(np.uint64).max
-        order = numbers.argsort(axis=1, kind="stable")
-        shuffled = np.take_along_axis(rows, order, axis=1)
-        for place, offset in enumerate(offsets):
-            final = place == len(offsets) - 1
-            own = shuffled[:, offset:] if final else shuffled[:, offset : offset + size]
-            yield BatchStep(_take(data, own, rest if final else full), epoch, place)
+
+    def __init__(
+        self,
+        data: SiloData,
+        positions: np.ndarray,
+        size: int,
+        *,
+        last: np.ndarray,
+        seats: int,
+        epochs: int,
+        keys: np.ndarray | None,
+    ) -> None:
+        self.data = data
+        self.size = size
+        self.counts = data.counts[positions]
+        self.starts = data.starts[positions]
+        self.batches = -(-self.counts // size)
+        self.last = last
+        self.keys = keys
+        self.steps = epochs * self.batches
+        self.seats = seats
+        #: Rows of each seat's epoch in `data`, in the order in which they are taken.
+        width = int(((self.batches - 1) * size + last).max())
+        self._rows = np.zeros((seats, width), np.int64)
+
+    def __iter__(self) -> Iterator[BatchStep]:
+        begin, end, length = self._events()
+        users = np.zeros(self.seats, np.int64)
+        began = np.zeros(self.seats, np.int64)
+        batch = None
+        several = bool(self.batches.max() > 1)
+        nobody = Seats(users[:0], users[:0])
+        for now in range(length):
+            new = begin.get(now)
+            if new is not None:
+                users[new.seats] = new.users
+                began[new.seats] = now
+            epochs, places = np.divmod(now - began, self.batches[users])
+            if new is not None or several:
+                self._open_epochs(users, epochs, np.flatnonzero(places == 0))
+                batch = self._batch(users, places)
+            assert batch is not None
+            yield BatchStep(batch, epochs, places, new or nobody, end.get(now, nobody))
+
+    def _events(self) -> tuple[dict[int, Seats], dict[int, Seats], int]:
+        """Who begins and who ends with which step, and the number of steps."""
+        each = turns(self.steps.tolist(), self.seats)
+        begin: dict[int, list[Turn]] = {}
+        end: dict[int, list[Turn]] = {}
+        for turn in each:
+            begin.setdefault(turn.begin, []).append(turn)
+            if turn.counts:
+                end.setdefault(turn.begin + int(self.steps[turn.user]) - 1, []).append(turn)
+        length = max(end) + 1
+        return _seats(begin), _seats(end), length
+
+    def _open_epochs(self, users: np.ndarray, epochs: np.ndarray, seats: np.ndarray) -> None:
+        """Draw the order of the records of the users in `seats`, whose epochs begin."""
+        if not len(seats):
+            return
+        own = users[seats]
+        counts = self.counts[own][:, None]
+        # Batches with fewer records than rows are padded with the last record drawn.
+        width = int(((self.batches[own] - 1) * self.size + self.last[own]).max())
+        local = np.arange(width)
+        rows = self.starts[own][:, None] + np.minimum(local, counts - 1)
+        several = np.flatnonzero(self.batches[own] > 1)
+        if len(several):
+            assert self.keys is not None
+            keys = branch(self.keys[own[several]], epochs[seats[several]])
+            numbers = branch(keys[:, None], local)
+            numbers[local >= counts[several]] = np.iinfo(np.uint64).max
+            order = numbers.argsort(axis=1, kind="stable")
+            rows[several] = np.take_along_axis(rows[several], order, axis=1)
+        self._rows[seats, :width] = rows
+
+    def _batch(self, users: np.ndarray, places: np.ndarray) -> Batch:
+        final = places == self.batches[users] - 1
+        width = int(self.last[users[0]]) if final[0] else self.size
+        columns = places[:, None] * self.size + np.arange(width)
+        rows = np.take_along_axis(self._rows, columns, axis=1)
+        records = np.where(final, self.counts[users] - places * self.size, self.size)[:, None]
+        weight = ((np.arange(width) < records) / records).astype(np.float32)
+        device = self.data.x.device
+        index = torch.from_numpy(rows).to(device).view(-1)
+        x, y = (
+            torch.unflatten(t.index_select(0, index), 0, rows.shape)
+            for t in (self.data.x, self.data.y)
+        )
+        return Batch(x, y, torch.from_numpy(weight).to(device))
 
 
-def _weights(data: SiloData, counts: np.ndarray, width: int) -> Tensor:
-    weight = (np.arange(width) < counts[:, None]) / counts[:, None]
-    return torch.from_numpy(weight.astype(np.float32)).to(data.x.device)
-
-
-def _take(data: SiloData, rows: np.ndarray, weight: Tensor) -> Batch:
-    index = torch.from_numpy(np.ascontiguousarray(rows)).to(data.x.device).view(-1)
-    x, y = (torch.unflatten(t.index_select(0, index), 0, rows.shape) for t in (data.x, data.y))
-    return Batch(x, y, weight)
+def _seats(turns_at: dict[int, list[Turn]]) -> dict[int, Seats]:
+    return {
+        step: Seats(np.array([t.seat for t in each]), np.array([t.user for t in each]))
+        for step, each in turns_at.items()
+    }

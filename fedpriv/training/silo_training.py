@@ -83,7 +83,7 @@ class SiloTraining(Work[Iterable[Contributions]]):
     @property
     def _trainer(self) -> BlockTrainer | None:
         """The trainer that can train these users in one batch with those of other silos."""
-        rows = int(self.users.counts.max(initial=0).clip(max=self.users.size))
+        rows = int(self.users.counts.min(initial=self.users.size))
         joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
         return joining[0] if len(joining) == len(self.selection) == 1 else None
 

@@ -40,9 +40,8 @@ def silo_training(
     in no particular order, in blocks that fit a fixed memory budget.
 
     A user's batches and dropout depend on (seed, round, party, prefix, user) only, not on other
-    users or on blocks. Removing a user changes the results of the others at most by float32
-    rounding, since kernels may add in another order for blocks of another shape. Compiled training
-    gives equal bits. With system randomness no result is reproducible.
+    users or on blocks. Removing a user changes no bit of the others' results (see `schedule`). With
+    system randomness no result is reproducible.
 
     training: description of the training.
     model: template; it is not changed. Every training starts from its buffers, such as running

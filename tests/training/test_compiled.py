@@ -181,7 +181,7 @@ def test_words_are_those_of_random_words(key, row, rows, features):
     width = -(-features // loaded.lanes()) * loaded.lanes()
     got = np.empty((rows, width), dtype=np.int32)
     loaded.draw(key, int(name_of((1, 2, 3))[0]), row, rows, features, got.ctypes.data)
-    want = random_words(keys, row_counters((1, 2, 3), row, rows), features, torch.device("cpu"))
+    want = random_words(keys, row_counters([(1, 2, 3)], row, rows), features, torch.device("cpu"))
     np.testing.assert_array_equal(got[:, :features], want[0].numpy())
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from one_by_one import PROBLEMS, ROUND, silo
+from one_by_one import PROBLEMS, ROUND, cnn, mlp, silo
 from torch import nn
 
 from fedpriv.data.silo import SiloData
@@ -12,6 +12,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training import select, users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.optimizers import Adam, Sgd
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
 
@@ -107,6 +108,39 @@ def test_seeded_runs_keep_every_bit_too(name, recipe, trainer, monkeypatch):
         rest = changes(model, without(data, absent), task, recipe, **own)
         assert all(np.array_equal(rest[user], whole[user]) for user in rest)
         assert len(rest) == len(whole) - 1
+
+
+@pytest.mark.parametrize("trainer", ["batched", "no compiler"])
+@pytest.mark.parametrize("seed", range(8))
+def test_users_keep_every_bit_in_any_seat_and_company(seed, trainer, monkeypatch):
+    """Enough users for several stacks; a tenth stays, in other seats, at other times, and without
+    the user whose records are NaN."""
+    if trainer == "no compiler":
+        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
+        monkeypatch.setattr(select, "compile_layers", lambda *args: None)
+        trainer = "auto"
+    rng = np.random.default_rng(seed)
+    build, shape, task = [*NETWORKS.values()][seed % len(NETWORKS)]
+    torch.manual_seed(seed)
+    model = build(p=0.5) if build is mlp and trainer == "batched" else build()
+    if build is OwnWithSoftsign and trainer == "batched":
+        model = cnn(p=0.3)
+        shape = PROBLEMS["cnn"][1]
+    counts = np.minimum(rng.geometric(rng.choice([0.1, 0.4]), 300), 60)
+    data = silo(counts, shape, task)
+    optimizer = [Sgd(), Sgd(momentum=0.5), Adam()][rng.integers(3)]
+    recipe = Recipe(int(rng.integers(1, 4)), [None, 5, 8, 16][rng.integers(4)], 0.1, optimizer)
+    own = {"trainer": trainer, "streams": Streams(3)}
+    stays = rng.random(len(counts)) < 0.1
+    data.x[data.rows(int(np.flatnonzero(~stays)[0]))] = np.nan
+    whole = changes(model, data, task, recipe, **own)
+    rest = data
+    for place in np.flatnonzero(~stays)[::-1]:
+        rest = without(rest, place)
+    few = changes(model, rest, task, recipe, **own)
+    assert few.keys() == {*data.users[stays].tolist()}
+    assert all(np.isfinite(few[user]).all() for user in few)
+    assert [user for user in few if not np.array_equal(few[user], whole[user])] == []
 
 
 def test_the_batched_trainer_is_refused():

@@ -232,6 +232,11 @@ def masks_of(users, layers=(0,), budget=2**25):
     return Masks(keys, layers=layers, budget=budget, device=torch.device("cpu"))
 
 
+def move(masks, epoch, place, row=0):
+    users = len(masks._keys)
+    masks.at(np.full(users, epoch), np.full(users, place), row)
+
+
 def kept_by(masks, shape, p, rows=1, layer=0):
     words = torch.empty(shape, dtype=torch.int32)
     return words > masks.draw(layer, words, p, rows)
@@ -244,7 +249,7 @@ def test_masks_keep_with_the_right_probability_and_are_independent(p, varied):
     masks = masks_of(range(users), range(draws if varied == "layer" else 3))
     kept = []
     for i in range(draws):
-        masks.at(i if varied == "epoch" else 0, i if varied == "place" else 0)
+        move(masks, i if varied == "epoch" else 0, i if varied == "place" else 0)
         kept.append(
             kept_by(masks, (users, rows, features), p, layer=i if varied == "layer" else 0).double()
         )
@@ -269,28 +274,50 @@ def test_a_mask_is_a_users_own_whatever_the_block_the_padding_and_the_order(p, b
     steps = [(epoch, place, layer) for epoch in (0, 1, 17) for place in (0, 3) for layer in (0, 1)]
     want = {}
     for step in steps:
-        whole.at(*step[:2])
+        move(whole, *step[:2])
         want[step] = kept_by(whole, (9, 12, 7), p, layer=step[2])
     some = masks_of([7, 2, 4], (0, 1), budget)
     for epoch, place, layer in reversed(steps):
         of_them = want[epoch, place, layer][[7, 2, 4]]
-        some.at(epoch, place)
+        move(some, epoch, place)
         assert torch.equal(kept_by(some, (3, 5, 7), p, layer=layer), of_them[:, :5])
         assert torch.equal(kept_by(some, (2, 12, 7), p, layer=layer), of_them[:2])
-        some.at(epoch, place, row=4)
+        move(some, epoch, place, row=4)
         assert torch.equal(kept_by(some, (3, 8, 7), p, layer=layer), of_them[:, 4:])
-        some.at(epoch, place)
+        move(some, epoch, place)
         images = kept_by(some, (3, 1, 12, 1, 1, 7), p, rows=2, layer=layer)
         assert torch.equal(images.view(3, 12, 7), of_them)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3])
+def test_users_of_a_stack_may_be_at_different_steps_and_change_seats(p):
+    steps = [(0, 1), (17, 0), (5, 2)]
+    want = {}
+    for user in (7, 2, 4):
+        for step in steps:
+            alone = masks_of([user], (0, 1))
+            move(alone, *step)
+            want[user, step] = kept_by(alone, (1, 6, 7), p, layer=1)[0]
+    masks = masks_of([7, 2, 2], (0, 1))
+    for moment in ([0, 1, 2], [0, 1, 2], [2, 2, 0], [1, 1, 1], [0, 0, 1]):
+        masks.at(*np.array([steps[i] for i in moment]).T)
+        got = kept_by(masks, (3, 6, 7), p, layer=1)
+        for seat, user in enumerate((7, 2, 2)):
+            assert torch.equal(got[seat], want[user, steps[moment[seat]]])
+    move(masks, *steps[1])
+    kept_by(masks, (3, 6, 7), p, layer=1)
+    masks.rekey(np.array([2, 0]), masks_of([4, 2])._keys)
+    got = kept_by(masks, (3, 6, 7), p, layer=1)
+    assert torch.equal(got, torch.stack([want[user, steps[1]] for user in (2, 2, 4)]))
 
 
 def test_words_are_kept_within_the_budget():
     masks = masks_of(range(4), (0, 1), budget=2 * 4 * 6 * 8 * 4)
     for place in range(5):
-        masks.at(0, place)
+        move(masks, 0, place)
         kept_by(masks, (4, 6, 8), 0.5)
     assert sum(words.nbytes for words in masks._cached.values()) == 2 * 4 * 6 * 8 * 4
-    masks.at(16, 0)
+    move(masks, 16, 0)
     assert not masks._cached
 
 

@@ -11,8 +11,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
-from fedpriv.training.schedule import batches
-from fedpriv.training.trainers.base import LocalProblem
+from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
@@ -32,55 +31,50 @@ def data():
     return SiloData(torch.randn(12, 5), torch.randint(3, (12,)), np.array([4]), np.array([0, 12]))
 
 
-def problem_of(optimizer, start=None):
+def problem_of(optimizer, epochs, start=None):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
-    recipe = Recipe(2, None, 0.05, optimizer)
+    recipe = Recipe(epochs, None, 0.05, optimizer)
     start = flatten(model) if start is None else start
     return LocalProblem(
         model, known_cost(model, (5,), torch.float32), (5,), Classification(), recipe, start
     )
 
 
-def steps(epochs):
-    return batches(data(), np.array([0]), 12, epochs=epochs, keys=None)
+def user():
+    return TrainingUsers(data(), np.array([0]), 12, None, np.array([7], dtype=np.uint64))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
 @pytest.mark.parametrize("name", TRAINERS)
 def test_two_trainings_are_one(name, optimizer):
-    keys = np.array([7], dtype=np.uint64)
-    first = TRAINERS[name](problem_of(optimizer))
-    half = first.train(keys, steps(2))
-    memory = {slot: value[0].numpy() for slot, value in first.memory(half).items()}
+    first = TRAINERS[name](problem_of(optimizer, 2))
+    change, kept = first.run(user(), {})
+    memory = {slot: value[0].numpy() for slot, value in kept.items()}
     d = len(first.problem.start)
     assert {value.shape for slot, value in memory.items()} <= {(d,), (1,)}
-    middle = first.problem.start + first.deltas(half)[0]
-    second = TRAINERS[name](problem_of(optimizer, middle))
-    end = middle + second.deltas(second.train(keys, steps(3), memory))[0]
-    whole = TRAINERS[name](problem_of(optimizer))
-    expected = whole.problem.start + whole.deltas(whole.train(keys, steps(5)))[0]
+    middle = first.problem.start + change[0]
+    second = TRAINERS[name](problem_of(optimizer, 3, middle))
+    end = middle + second.run(user(), memory)[0][0]
+    whole = TRAINERS[name](problem_of(optimizer, 5))
+    expected = whole.problem.start + whole.run(user(), None)[0][0]
     torch.testing.assert_close(end, expected, rtol=1e-4, atol=1e-6)
-    fresh = TRAINERS[name](problem_of(optimizer, middle))
-    assert (middle + fresh.deltas(fresh.train(keys, steps(3)))[0] - expected).abs().max() > 1e-3
+    fresh = TRAINERS[name](problem_of(optimizer, 3, middle))
+    assert (middle + fresh.run(user(), {})[0][0] - expected).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
 def test_all_trainers_remember_the_same_in_the_same_order(optimizer):
-    memories = []
-    for trainer_of in TRAINERS.values():
-        trainer = trainer_of(problem_of(optimizer))
-        memories.append(trainer.memory(trainer.train(np.array([7], dtype=np.uint64), steps(4))))
+    memories = [own(problem_of(optimizer, 4)).run(user(), {})[1] for own in TRAINERS.values()]
+    assert set(memories[0]) == {*optimizer.slots, *optimizer.counters}
     for other in memories[1:]:
         for slot, value in memories[0].items():
             torch.testing.assert_close(other[slot], value, rtol=1e-3, atol=1e-6)
 
 
 def test_what_is_given_out_is_no_view_of_what_goes_on():
-    trainer = Vmapped(problem_of(Adam()))
-    state = trainer.train(np.array([7], dtype=np.uint64), steps(1))
-    before = trainer.memory(state)
-    kept = before["mean"].clone()
-    for step in steps(1):
-        trainer.step(state, step)
-    assert before["mean"].equal(kept)
+    trainer = Vmapped(problem_of(Adam(), 1))
+    kept = trainer.run(user(), {})[1]["mean"]
+    before = kept.clone()
+    trainer.run(user(), {"mean": before[0].numpy()})
+    assert kept.equal(before)

@@ -120,17 +120,21 @@ def test_pooled_silos_train_together():
 def test_blocks_stay_within_memory(monkeypatch):
     """However many silos there are, records are copied and networks stacked a block at a time."""
     model, shape = network(p=0.0)
-    recipe = Recipe(2, 4, 0.1)
-    want, seen = apart(works(model, shape, recipe)), []
+    monkeypatch.setattr(schedule, "STACK", 3)
+    budget = 48 * len(flatten(model))
+    monkeypatch.setattr("fedpriv.training.trainers.batched.memory_budget", lambda device: budget)
+    given = works(model, shape, Recipe(2, 4, 0.1), counts=[[1] * 8, [1] * 9, [1] * 7])
+    want, seen = apart(given), []
     run = Batched.run
     monkeypatch.setattr(
         Batched, "run", lambda self, users, memory: seen.append(users) or run(self, users, memory)
     )
-    monkeypatch.setattr(schedule, "STACK", 3)
-    assert_close(run_batch(works(model, shape, recipe)), want)
-    assert len(seen) > 5
-    assert max(len(own.positions) for own in seen) <= 3
-    assert all(len(own.data.x) == own.counts.sum() for own in seen)
+    assert_close(run_batch(given), want)
+    assert [len(own.positions) for own in seen] == [9, 9, 6]  # whole stacks of three
+    for own in seen:
+        assert len(own.data.x) == own.counts.sum()
+        results = 4 * len(own.positions) * len(flatten(model))
+        assert results + own.data.x.nbytes <= budget
 
 
 @pytest.mark.skipif(library() is None, reason="no C++ compiler")

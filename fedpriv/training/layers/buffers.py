@@ -62,13 +62,13 @@ def own_words(epoch: int, place: int, ordinal: int) -> tuple[int, ...]:
 
 
 class Masks:
-    """The dropout masks of one block of users, as int32 words.
+    """The dropout masks of the users in a stack, as int32 words.
 
     A unit's word depends only on its user's key, the epoch, the batch's place in the epoch, the
     layer, the row within the user's batch, and the place within the layer's output. It does not
     depend on other users, or on the padding of a step.
 
-    keys: (k,) uint64, one a user.
+    keys: (k,) uint64, one a seat.
     layers: indices of the dropout layers.
     budget: bytes of words in the cache.
     device: of the masks.
@@ -77,52 +77,77 @@ class Masks:
     def __init__(
         self, keys: np.ndarray, *, layers: Sequence[int], budget: int, device: torch.device
     ) -> None:
-        self._keys = keys
+        self._keys = keys.copy()
         self._budget = budget
         self._device = device
         self._ordinals = {index: ordinal for ordinal, index in enumerate(layers)}
         self._epochs_a_word = epochs_a_word(len(layers))
         self._shifts = list(torch.arange(32, dtype=torch.int32, device=device))
         self._cached: dict[tuple[object, ...], Tensor] = {}
-        self._cached_bytes = self._group = 0
-        self.at(0, 0)
+        self._cached_bytes = self._row = 0
+        self._steps = [(0, 0)]
 
-    def at(self, epoch: int, place: int, row: int = 0) -> None:
-        """Move to the batch at `place` in `epoch`; its first row computed next is `row`."""
-        group = epoch // self._epochs_a_word
-        if self._cached and group != self._group:
-            self._cached = {}
-            self._cached_bytes = 0
-        self._epoch = epoch
-        self._place = place
+    def rekey(self, seats: np.ndarray, keys: np.ndarray) -> None:
+        """Others, with `keys` (m,), sit in `seats` (m,) from now on."""
+        self._keys[seats] = keys
+        self._forget()
+
+    def at(self, epochs: np.ndarray, places: np.ndarray, row: int = 0) -> None:
+        """Move to the batches at `places` (k,) in `epochs` (k,); the first row computed next is
+        `row`."""
+        steps = list(zip(epochs.tolist(), places.tolist()))
+        if steps.count(steps[0]) == len(steps):
+            steps = steps[:1]
         self._row = row
-        self._group = group
+        if steps == self._steps:
+            return
+        # Users at different steps would find few of their words again.
+        alone = len(steps) == len(self._steps) == 1
+        if not alone or self._group(*steps[0]) != self._group(*self._steps[0]):
+            self._forget()
+        self._steps = steps
+
+    def _group(self, epoch: int, _place: int) -> int:
+        return epoch // self._epochs_a_word
+
+    def _forget(self) -> None:
+        self._cached = {}
+        self._cached_bytes = 0
 
     def draw(self, layer: int, words: Tensor, p: float, rows: int) -> int:
         """Fill int32 `words` so that each is above the returned threshold with probability 1 - p,
-        0 < p <= 1. Dimension 0 of `words` has the users, dimension `rows` their rows."""
+        0 < p <= 1. Dimension 0 of `words` has the seats, dimension `rows` their rows."""
         ordinal = self._ordinals[layer]
         if p != 0.5:
-            words.copy_(
-                self._words(own_words(self._epoch, self._place, ordinal), words.shape, rows)
-            )
+            paths = [own_words(epoch, place, ordinal) for epoch, place in self._steps]
+            words.copy_(self._words(paths, words.shape, rows))
             return threshold(p)
-        word, bit = divmod(self._epoch % self._epochs_a_word * len(self._ordinals) + ordinal, 32)
-        path = shared_words(self._group, self._place, word)
-        key = (*path, self._row, words.shape, rows)
+        paths = []
+        bits = []
+        for epoch, place in self._steps:
+            group, own = divmod(epoch, self._epochs_a_word)
+            word, bit = divmod(own * len(self._ordinals) + ordinal, 32)
+            paths.append(shared_words(group, place, word))
+            bits.append(bit)
+        key = (*paths, self._row, words.shape, rows)
         source = self._cached.get(key)
         if source is None:
-            source = self._words(path, words.shape, rows)
+            source = self._words(paths, words.shape, rows)
             if self._cached_bytes + words.nbytes <= self._budget:
                 self._cached[key] = source
                 self._cached_bytes += words.nbytes
-        torch.bitwise_left_shift(source, self._shifts[bit], out=words)
+        shift = self._shifts[bits[0]]
+        if len(bits) > 1:
+            own_shifts = torch.tensor(bits[: len(words)], dtype=torch.int32, device=self._device)
+            shift = own_shifts.view(-1, *[1] * (words.dim() - 1))
+        torch.bitwise_left_shift(source, shift, out=words)
         return -1
 
-    def _words(self, path: tuple[int, ...], shape: torch.Size, rows: int) -> Tensor:
+    def _words(self, paths: Sequence[tuple[int, ...]], shape: torch.Size, rows: int) -> Tensor:
+        """paths: of every seat, or one for all."""
         users = shape[0]
         b = shape[rows]
         others = [size for dim, size in enumerate(shape) if dim not in (0, rows)]
-        names = row_counters(path, self._row, b)
+        names = row_counters(paths[:users], self._row, b)
         words = random_words(self._keys[:users], names, math.prod(others), self._device)
         return words.view(users, b, *others).movedim(1, rows)

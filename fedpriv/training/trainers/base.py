@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -15,7 +16,15 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.schedule import STACK, BatchStep, Limits, batches, equal_batches
+from fedpriv.training.schedule import (
+    BatchStep,
+    Limits,
+    Seats,
+    Shapes,
+    StackedBatches,
+    blocks_of,
+    shapes,
+)
 from fedpriv.training.threads import one_thread
 from fedpriv.training.vectors import ParameterLayout
 
@@ -68,7 +77,7 @@ class LocalProblem:
 class TrainerState:
     """The state of a block's training, which `UserTrainer.step` changes in place.
 
-    parameters: stacks (users, ...) in the trainer's layout.
+    parameters: stacks (seats, ...) in the trainer's layout.
     slots: the optimiser's memory.
     """
 
@@ -132,7 +141,7 @@ class BlockTrainer(ABC):
     one_by_one: ClassVar[bool] = False
 
     def joins(self, rows: int) -> bool:
-        """Whether users of several silos, whose largest batches have `rows` rows, train faster
+        """Whether users of several silos, whose batches have `rows` rows or more, train faster
         together than silo by silo."""
         return False
 
@@ -161,9 +170,9 @@ State = TypeVar("State", bound=TrainerState)
 
 
 class UserTrainer(BlockTrainer, Generic[State]):
-    """Trains the users of a block in lockstep: one batch step of all users at a time.
+    """Trains the users of a block in lockstep: one batch step of a stack of users at a time.
 
-    A block's training changes its state and caches, nothing else. `limits` says how large a block
+    A block's training changes its state and caches, nothing else. `limits` says how large a stack
     may be; `pads`, whether last batches may be padded.
     """
 
@@ -179,85 +188,106 @@ class UserTrainer(BlockTrainer, Generic[State]):
         self.corrections = None if correction is None else layout.stacks(correction.unsqueeze(0))
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        return equal_batches(counts, size, self.pads, self.limits.stack)
+        problem = self.problem
+        own = problem.start.nbytes + counts * (math.prod(problem.shape) * problem.dtype.itemsize)
+        return blocks_of(self._shapes(counts, size), own, self.limits.budget)
+
+    def _shapes(self, counts: np.ndarray, size: int) -> Shapes:
+        cap = self.problem.recipe.batch_size
+        return shapes(counts, size, self.limits, pad=self.pads, cap=cap)
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        epochs = self.problem.recipe.epochs
-        k = len(users.positions)
-        stack = self._filled(users)
-        steps = batches(
-            users.data, stack.positions, users.size, epochs=epochs, keys=stack.orders, pad=self.pads
+        counts = users.counts
+        stacked = self._shapes(counts, users.size)
+        seats = int(stacked.seats[0])
+        steps = StackedBatches(
+            users.data,
+            users.positions,
+            users.size,
+            last=stacked.last,
+            seats=seats,
+            epochs=self.problem.recipe.epochs,
+            keys=users.orders,
         )
-        work = min(int(users.counts[0]), users.size) * self.problem.cost.products
-        # Several threads would share a stack's numbers by their place in it.
-        with one_thread(work < WORTH_THREADS or len(stack.positions) > 1):
-            state = self.train(stack.dropout, steps, memory)
-            slots = {} if memory is None else self.memory(state)
-            return self.deltas(state)[:k], {name: slot[:k] for name, slot in slots.items()}
+        slots = self._fresh_slots(memory)
+        changes = self.problem.start.new_empty((len(counts), len(self.problem.start)))
+        kept = {} if memory is None else {name: self._room(name, len(counts)) for name in slots}
+        work = min(int(counts[0]), users.size) * self.problem.cost.products
+        # Several threads would share a stack's numbers by their seat in it.
+        with one_thread(work < WORTH_THREADS or seats > 1):
+            state = self.init(seats)
+            for step in steps:
+                self._begin(state, step.begin, slots, users.dropout)
+                self.step(state, step)
+                if len(step.end.seats):
+                    self._end(state, step.end, changes, kept)
+        return changes, kept
 
-    def _filled(self, users: TrainingUsers) -> TrainingUsers:
-        """The users, and copies of the first one in the places of those that a stack lacks."""
-        rows = int(users.counts[0])
-        [(_, most)] = self.blocks(np.full(STACK, rows), users.size)[:1]
-        places = np.arange(most)
-        return users.part(np.where(places < len(users.positions), places, 0))
+    def _fresh_slots(self, memory: Mapping[str, np.ndarray] | None) -> Slots:
+        """What the optimiser of a user remembers at first: stacks (1, ...) or counters (1,)."""
+        optimizer = self.problem.recipe.optimizer
+        slots = optimizer.init(self.starts)
+        for name, vector in (memory or {}).items():
+            initial = torch.tensor(vector, device=self.problem.start.device)
+            own = [initial]
+            if name not in optimizer.counters:
+                own = self.layout.stacks(initial.unsqueeze(0))
+            slots[name] = [piece.to(fresh.dtype) for piece, fresh in zip(own, slots[name])]
+        return slots
 
-    def train(
-        self,
-        keys: np.ndarray,
-        steps: Iterable[BatchStep],
-        memory: Mapping[str, np.ndarray] | None = None,
-    ) -> State:
-        """The state after all steps.
-
-        keys: (k,) uint64, one a user: its dropout is a function of its key and of the step's place
-            in its training.
-        memory: the initial memory of their optimisers, see `Training`.
-        """
-        state = self.init(keys)
-        if memory:
-            self._recall(state, memory)
-        for step in steps:
-            self.step(state, step)
-        return state
+    def _room(self, name: str, users: int) -> Tensor:
+        """A tensor for what the optimiser remembers of every user in one slot."""
+        start = self.problem.start
+        if name in self.problem.recipe.optimizer.counters:
+            return start.new_empty((users, 1), dtype=torch.float64)
+        return start.new_empty((users, len(start)))
 
     @abstractmethod
-    def init(self, keys: np.ndarray) -> State:
-        """Networks with the starting parameters for the users with `keys` (k,) uint64."""
+    def init(self, seats: int) -> State:
+        """Networks in `seats` empty seats."""
+
+    def _begin(self, state: State, new: Seats, slots: Slots, keys: np.ndarray) -> None:
+        """Put new users into their seats, with the starting parameters and `slots`.
+
+        keys: (n,) uint64, one a user of the block: its dropout is a function of its key and of the
+            step's place in its training.
+        """
+        if not len(new.seats):
+            return
+        seats = _places(new.seats)
+        with torch.inference_mode():
+            for stack, start in zip(state.parameters, self.starts):
+                stack[seats] = start
+            for name, fresh in slots.items():
+                for stack, own in zip(state.slots[name], fresh, strict=True):
+                    stack[seats] = own
+        self.begin_dropout(state, new.seats, keys[new.users])
+
+    @abstractmethod
+    def begin_dropout(self, state: State, seats: np.ndarray, keys: np.ndarray) -> None:
+        """From now on, the users in `seats` (m,) have `keys` (m,) uint64 of dropout."""
 
     @abstractmethod
     def step(self, state: State, step: BatchStep) -> None:
         """One step of all users."""
 
-    def deltas(self, state: State) -> Tensor:
-        """Final minus starting parameters, a new tensor (users, d)."""
-        return self.layout.changes(state.parameters, self.starts)
-
-    @torch.inference_mode()
-    def _recall(self, state: State, memory: Mapping[str, np.ndarray]) -> None:
-        for name, vector in memory.items():
-            initial = torch.tensor(vector, device=self.problem.start.device)
+    def _end(self, state: State, done: Seats, changes: Tensor, kept: Mapping[str, Tensor]) -> None:
+        """Write the changes (n, d) of users who are done, and what their optimisers `kept`."""
+        seats = _places(done.seats)
+        users = _places(done.users)
+        own = [stack[seats] for stack in state.parameters]
+        if isinstance(users, slice):
+            self.layout.changes(own, self.starts, changes[users])
+        else:
+            changes[users] = self.layout.changes(own, self.starts)
+        for name, rows in kept.items():
+            stacks = [stack[seats] for stack in state.slots[name]]
             counts = name in self.problem.recipe.optimizer.counters
-            pieces = [initial] if counts else self.layout.stacks(initial.unsqueeze(0))
-            for stack, piece in zip(state.slots[name], pieces, strict=True):
-                stack.copy_(piece)
+            rows[users] = stacks[0].unsqueeze(1) if counts else self.layout.vectors(stacks)
 
-    def memory(self, state: State) -> dict[str, Tensor]:
-        """The optimiser's memory of every user, a new tensor (users, d) or (users, 1) a slot."""
-        counters = self.problem.recipe.optimizer.counters
-        return {
-            name: stacks[0].unsqueeze(1).clone()
-            if name in counters
-            else self.layout.vectors(stacks)
-            for name, stacks in state.slots.items()
-        }
-
-    def _stacks(self, users: int) -> list[Tensor]:
-        """The starting parameters of every user, contiguous."""
-        form = torch.contiguous_format
-        return [
-            start.expand(users, *start.shape[1:]).clone(memory_format=form) for start in self.starts
-        ]
+    def _stacks(self, seats: int) -> list[Tensor]:
+        """Parameters of every seat, contiguous."""
+        return [start.new_zeros((seats, *start.shape[1:])) for start in self.starts]
 
     def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
         """The optimiser's step, given the loss's gradients (a, ...) of the first a users. The
@@ -270,6 +300,13 @@ class UserTrainer(BlockTrainer, Generic[State]):
         if self.corrections is not None:
             gradients = [gradient + own for gradient, own in zip(gradients, self.corrections)]
         recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
+
+
+def _places(numbers: np.ndarray) -> slice | np.ndarray:
+    """The index of ascending numbers: a slice if there is no gap, which copies nothing."""
+    first = int(numbers[0])
+    adjacent = np.array_equal(numbers, np.arange(first, first + len(numbers)))
+    return slice(first, first + len(numbers)) if adjacent else numbers
 
 
 def memory_budget(device: torch.device) -> int:

@@ -128,19 +128,25 @@ class Batched(UserTrainer[StackedState]):
             user_bytes=4 * (3 + problem.extra_numbers) * cost.parameters,
             row_bytes=6 * cost.activations,
             budget=memory_budget(device),
+            # A GPU's calls take longer, and its numbers less time.
+            row_products=0 if device.type == "cuda" else cost.products,
         )
 
     def joins(self, rows: int) -> bool:
         return self.limits.stack(rows) > 1
 
     @torch.inference_mode()
-    def init(self, keys: np.ndarray) -> StackedState:
+    def init(self, seats: int) -> StackedState:
         self.loaded = None  # releases the last block's memory
-        parameters = self._stacks(len(keys))
+        parameters = self._stacks(seats)
+        nobody = np.zeros(seats, np.uint64)
         masks = Masks(
-            keys, layers=self.dropping, budget=self.limits.budget, device=self.buffers.device
+            nobody, layers=self.dropping, budget=self.limits.budget, device=self.buffers.device
         )
         return StackedState(parameters, self.problem.recipe.optimizer.init(parameters), masks)
+
+    def begin_dropout(self, state: StackedState, seats: np.ndarray, keys: np.ndarray) -> None:
+        state.masks.rekey(seats, keys)
 
     @torch.inference_mode()
     def step(self, state: StackedState, step: BatchStep) -> None:
@@ -150,7 +156,7 @@ class Batched(UserTrainer[StackedState]):
             rows_at_once = max(1, self.limits.budget // self.limits.row_bytes)
             self._descend(state, self._gradients_in_pieces(state, step, rows_at_once))
             return
-        state.masks.at(step.epoch, step.place)
+        state.masks.at(step.epochs, step.places)
         program = self._program(state, batch, fused=self.problem.fused)
         gradient = self.problem.task.gradient(program.forward(), batch.y, batch.weight)
         if self.problem.fused:
@@ -192,12 +198,12 @@ class Batched(UserTrainer[StackedState]):
         ]
         outputs = []
         for i, piece in enumerate(pieces):
-            state.masks.at(step.epoch, step.place, i * rows)
+            state.masks.at(step.epochs, step.places, i * rows)
             outputs.append(self._program(state, piece, fused=False).forward().clone())
         gradient = self.problem.task.gradient(torch.cat(outputs, 1), batch.y, batch.weight)
         gradients = _zeroed_gradients(state, len(batch.x))
         for i, (piece, part) in enumerate(zip(pieces, torch.split(gradient, rows, 1))):
-            state.masks.at(step.epoch, step.place, i * rows)
+            state.masks.at(step.epochs, step.places, i * rows)
             program = self._program(state, piece, fused=False)
             program.forward()
             program.backward(part, 1.0)

@@ -84,11 +84,8 @@ class Sequential(UserTrainer[SequentialState]):
         result = super().run(user, memory)
         return result if self.shared.is_clean() else super().run(user, memory)
 
-    def _filled(self, users: TrainingUsers) -> TrainingUsers:
-        return users
-
-    def init(self, keys: np.ndarray) -> SequentialState:
-        assert len(keys) == 1
+    def init(self, seats: int) -> SequentialState:
+        assert seats == 1
         flat = self.problem.start.clone()
         pieces = zip(torch.split(flat, self.layout.sizes), self.shapes)
         parameters = [piece.view(1, *shape) for piece, shape in pieces]
@@ -98,11 +95,14 @@ class Sequential(UserTrainer[SequentialState]):
         if module is None:
             module = copy.deepcopy(self.problem.model).train()
             leaves = list(module.parameters())
-        return SequentialState(parameters, slots, flat, module, leaves, int(keys[0]))
+        return SequentialState(parameters, slots, flat, module, leaves, 0)
+
+    def begin_dropout(self, state: SequentialState, seats: np.ndarray, keys: np.ndarray) -> None:
+        state.key = int(keys[0])
 
     def step(self, state: SequentialState, step: BatchStep) -> None:
         batch = step.batch
-        seed = branch_one(branch_one(state.key, step.epoch), step.place)
+        seed = branch_one(branch_one(state.key, int(step.epochs[0])), int(step.places[0]))
         leaves = state.leaves
         for leaf, own in zip(leaves, state.parameters):
             leaf.data = own[0]
@@ -118,9 +118,6 @@ class Sequential(UserTrainer[SequentialState]):
                     own.sub_(gradient, alpha=self.problem.recipe.lr)
             else:
                 self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
-
-    def deltas(self, state: SequentialState) -> Tensor:
-        return (state.flat - self.problem.start).unsqueeze(0)
 
 
 class _SharedModule:

@@ -13,7 +13,7 @@ from torch.func import grad, vmap
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import in_mode
 from fedpriv.training.own_code import own_code
-from fedpriv.training.schedule import STACK, BatchStep, Limits
+from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
 from fedpriv.training.untouched import appearance, has_hidden_attributes
 from fedpriv.training.vectors import ParameterLayout, call, flatten, unflatten
@@ -44,9 +44,12 @@ class Vmapped(UserTrainer[TrainerState]):
 
         self.gradients = vmap(grad(loss), randomness="error")
 
-    def init(self, keys: np.ndarray) -> TrainerState:
-        parameters = self._stacks(len(keys))
+    def init(self, seats: int) -> TrainerState:
+        parameters = self._stacks(seats)
         return TrainerState(parameters, self.problem.recipe.optimizer.init(parameters))
+
+    def begin_dropout(self, state: TrainerState, seats: np.ndarray, keys: np.ndarray) -> None:
+        """There is none."""
 
     def step(self, state: TrainerState, step: BatchStep) -> None:
         batch = step.batch
@@ -57,19 +60,20 @@ class Vmapped(UserTrainer[TrainerState]):
 
 def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
     """Whether vmap can run the problem's model in training on batches of `rows` records, and a
-    user's bits do not depend on its place in a stack."""
+    user's bits do not depend on its seat in a stack."""
     if own_code(problem.model).hidden is not None:
         return False
-    if has_hidden_attributes(problem.model) or Vmapped(problem).limits.stack(rows) != STACK:
+    seats = Vmapped(problem).limits.stack(rows)
+    if has_hidden_attributes(problem.model) or seats == 1:
         return False
-    return _equal_at_every_place(problem.model, problem.shape, problem.dtype, rows)
+    return _equal_in_every_seat(problem.model, problem.shape, problem.dtype, rows, seats)
 
 
 @cached_by_model
-def _equal_at_every_place(
-    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, rows: int
+def _equal_in_every_seat(
+    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, rows: int, seats: int
 ) -> bool:
-    """Whether the gradients of `STACK` equal users are equal bit for bit, tried on random records.
+    """Whether equal users have equal gradients in all seats, bit for bit, tried on random records.
 
     They are not where a kernel falls short of whole vectors inside a row, as that of a sigmoid may,
     and in grouped convolutions.
@@ -88,7 +92,7 @@ def _equal_at_every_place(
         factors = torch.linspace(-1, 1, outputs.numel(), device=x.device)
         return (outputs * factors.view(outputs.shape)).sum()
 
-    users = [one.expand(STACK, *one.shape).contiguous() for one in (vector, x)]
+    users = [one.expand(seats, *one.shape).contiguous() for one in (vector, x)]
     try:
         with in_mode(own, train=True):
             found = vmap(grad(outputs_sum), randomness="error")(*users)
