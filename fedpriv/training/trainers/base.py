@@ -198,13 +198,13 @@ class UserTrainer(BlockTrainer, Generic[State]):
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         counts = users.counts
-        stacked = self._shapes(counts, users.size)
-        seats = int(stacked.seats[0])
+        form = self._shapes(counts, users.size)
+        seats = int(form.seats[0])
         steps = StackedBatches(
             users.data,
             users.positions,
             users.size,
-            last=stacked.last,
+            last=form.last,
             seats=seats,
             epochs=self.problem.recipe.epochs,
             keys=users.orders,
