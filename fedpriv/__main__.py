@@ -1,6 +1,6 @@
 """`python -m fedpriv`."""
 
-from fedpriv.cli import main
+from fedpriv.cli import console
 
 if __name__ == "__main__":
-    main()
+    console()

@@ -21,6 +21,7 @@ import fedpriv
 from fedpriv.errors import FedprivError, complain
 from fedpriv.settings.help import help_text, near
 from fedpriv.settings.hints import refuse_lone_word
+from fedpriv.util.leaving import quick_end
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
@@ -52,14 +53,24 @@ HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion
 MULTIRUN = ("-m", "--multirun")
 
 
-def main(args: list[str] | None = None) -> None:
+def console() -> None:
     """Entry point of the console script."""
+    with quick_end():
+        main()
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run a command and raise SystemExit with its exit code, unless that is 0.
+
+    args: the words of the command line; by default the process's.
+    """
     args = sys.argv[1:] if args is None else args
     logging.getLogger("fedpriv").propagate = False  # commands print to the terminal themselves
     try:
         command, args = _chosen(args)
         with _terminated():
             command(args)
+            sys.stdout.flush()
     except FedprivError as error:
         sys.exit(complain(error))
     except BrokenPipeError:  # the reader of our output has closed it
@@ -70,7 +81,7 @@ def main(args: list[str] | None = None) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        sys.exit(complain(FedprivError(f"{error.filename or 'fedpriv'}: {error.strerror}")))
+        sys.exit(complain(FedprivError(": ".join(filter(None, (error.filename, error.strerror))))))
     except TerminatedError as stop:
         print("; ".join(["fedpriv: terminated", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(143)

@@ -113,7 +113,7 @@ def test_epsilon_as_files(tmp_path):
     assert [one["method"] for one in found] == ["ULDP-AVG", "ULDP-GROUP-max"]
     assert found[0]["noise"] == {"update": 5.0}
     assert {row["certified"] for row in found[1]["epsilons"]} == {None}  # nothing is certified
-    table = pd.read_csv(tmp_path / "a.csv")
+    table = pd.read_csv(tmp_path / "a.csv", float_precision="round_trip")
     words = ["algo", "rounds", "noise", "unit", "adjacency", "delta"]  # a row for each setting
     assert list(table.columns) == [*words, "released model", "server", "silo"]
     assert list(table["algo"]) == ["uldp_avg", "uldp_group_max"]

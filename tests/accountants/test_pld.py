@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import dp_accounting as dp
+import mpmath
 import numpy as np
 import pytest
 from accounting_oracles import gaussian_delta, gaussian_epsilon, sampled_epsilon
@@ -216,18 +217,37 @@ def test_t1_two_point_silo_updates_break_the_naive_claim():
     assert seen == pytest.approx(0.183, abs=0.03)
 
 
-def test_gaussian_epsilons_have_the_librarys_bits():
+def test_gaussian_epsilons_are_the_librarys_and_never_below_the_exact_ones():
+    """mpmath says what is exact, as far as the logarithms of floats do: to 1e-15."""
     from dp_accounting import get_epsilon_gaussian
 
     rng = np.random.default_rng(0)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"), mpmath.workdps(40):
         for gap, delta in zip(10 ** rng.uniform(-6, 3, 300), 10 ** rng.uniform(-12, -0.1, 300)):
-            assert module.gaussian_epsilon(gap, delta) == float(
-                get_epsilon_gaussian(1 / gap, delta)
-            )
+            found = module.gaussian_epsilon(gap, delta)
+            size = max(1.0, found)
+            assert abs(found - float(get_epsilon_gaussian(1 / gap, delta))) <= 2e-12 * size
+            above, below = found + 1e-14 * size, found - 3e-13 * size
+            assert _gaussian_delta(gap, above) <= delta
+            assert not found or _gaussian_delta(gap, below) > delta
     assert module.gaussian_epsilon(math.inf, 1e-5) == math.inf
     assert module.gaussian_epsilon(0.0, 1e-5) == 0.0
     assert module.gaussian_epsilon(1e-310, 1e-5) == 0.0  # its noise is beyond the largest float
+
+
+def _gaussian_delta(gap, epsilon):
+    """Balle and Wang's Theorem 8."""
+    gap, epsilon = mpmath.mpf(gap), mpmath.mpf(epsilon)
+    middle = epsilon / gap
+    below = mpmath.exp(epsilon) * mpmath.ncdf(-middle - gap / 2)
+    return mpmath.ncdf(gap / 2 - middle) - below
+
+
+@pytest.mark.parametrize("x", [-60.0, -38.0, -37.0, -10.0, -1.0, -1e-9, 0.0, 1e-9, 3.0, 9.0])
+def test_the_chance_of_a_normal_number_keeps_its_digits(x):
+    with mpmath.workdps(400):
+        exact = mpmath.log(mpmath.ncdf(x))
+        assert abs(mpmath.mpf(module._log_normal(x)) / exact - 1) < 1e-14
 
 
 @pytest.mark.parametrize("sigma", [0.5, 5.0])
