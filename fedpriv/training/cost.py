@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,47 +17,74 @@ class ModelCost:
     """Sizes of a network for records of one shape.
 
     parameters: d.
-    layers: number of leaf modules called.
+    layers: number of layers called.
     products: multiply-adds of one record's forward pass.
     activations: numbers that a training pass keeps for one record, with unfolded patches of
         convolutions.
+    steps: the longest chain of steps of a recurrent layer, each of which waits for the one before;
+        1 without such a layer.
     """
 
     parameters: int
     layers: int
     products: int
     activations: int
+    steps: int = 1
+
+
+class _LayerCost(NamedTuple):
+    """As `ModelCost`, of one layer."""
+
+    products: int
+    activations: int
+    steps: int = 1
 
 
 def measure_cost(
     module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> ModelCost:
     """Run one record of zeros, of `shape` and `dtype`, through a copy of `module` and count."""
-    leaves: list[tuple[int, int]] = []
+    found: list[_LayerCost] = []
 
-    def count(leaf: nn.Module, _: object, y: object) -> None:
-        if not isinstance(y, torch.Tensor):
-            leaves.append((0, 0))
-            return
-        weight: Any = getattr(leaf, "weight", None)
-        products = 0
-        patches = 0
-        matrix = isinstance(weight, torch.Tensor) and weight.dim() > 1
-        if matrix and not isinstance(leaf, nn.Embedding):  # which looks up and multiplies nothing
-            products = y.numel() * weight[0].numel()
-            patches = products // len(weight) if products and weight.dim() > 2 else 0
-        leaves.append((products, y.numel() + patches))
+    def count(layer: nn.Module, _: object, y: object) -> None:
+        found.append(_cost(layer, y))
 
     own = copy.deepcopy(module).eval()
-    for leaf in own.modules():
-        if not any(leaf.children()):
-            leaf.register_forward_hook(count)
+    for layer in own.modules():
+        if not any(layer.children()) or isinstance(layer, nn.MultiheadAttention):
+            layer.register_forward_hook(count)
     device = next((p.device for p in own.parameters()), torch.device("cpu"))
     with torch.no_grad():
         own(torch.zeros(1, *shape, dtype=dtype, device=device))
-    products, activations = (sum(column) for column in zip(*leaves)) if leaves else (0, 0)
     parameters = sum(p.numel() for p in own.parameters())
-    return ModelCost(parameters, len(leaves), products, activations)
+    products, activations = (sum(layer[place] for layer in found) for place in (0, 1))
+    steps = max([layer.steps for layer in found], default=1)
+    return ModelCost(parameters, len(found), products, activations, steps)
+
+
+def _cost(layer: nn.Module, y: object) -> _LayerCost:
+    """Of a layer that wrote `y` for one record."""
+    first = y[0] if isinstance(y, tuple) and y else y
+    if not isinstance(first, torch.Tensor) or not first.dim():
+        return _LayerCost(0, 0)
+    numbers = first.numel()
+    rows = numbers // max(1, first.shape[-1])
+    matrices = [p for p in layer.parameters() if p.dim() > 1]
+    if isinstance(layer, (nn.RNNBase, nn.RNNCellBase)):
+        hidden = sum(p.shape[1] for p in matrices[1::2])
+        return _LayerCost(rows * sum(p.numel() for p in matrices), 2 * rows * hidden, rows)
+    if isinstance(layer, nn.MultiheadAttention):
+        pairs = rows * rows
+        products = rows * sum(p.numel() for p in matrices) + 2 * pairs * layer.embed_dim
+        return _LayerCost(products, 5 * numbers + pairs * layer.num_heads)
+    weight: Any = getattr(layer, "weight", None)
+    products = 0
+    patches = 0
+    matrix = isinstance(weight, torch.Tensor) and weight.dim() > 1
+    if matrix and not isinstance(layer, nn.Embedding):  # which looks up and multiplies nothing
+        products = numbers * weight[0].numel()
+        patches = products // len(weight) if products and weight.dim() > 2 else 0
+    return _LayerCost(products, numbers + patches)
 
 
 known_cost = cached_by_model(measure_cost)

@@ -51,6 +51,9 @@ class Seats:
     users: np.ndarray
 
 
+NOBODY = Seats(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True)
 class BatchStep:
     """A step of the training of every user in a stack of k seats.
@@ -240,6 +243,7 @@ class StackedBatches:
         self.batches = -(-self.counts // size)
         self.last = last
         self.keys = keys
+        self.epochs = epochs
         self.steps = epochs * self.batches
         self.seats = seats
         #: Rows of each seat's epoch in `data`, in the order in which they are taken.
@@ -247,12 +251,38 @@ class StackedBatches:
         self._rows = np.zeros((seats, width), np.int64)
 
     def __iter__(self) -> Iterator[BatchStep]:
+        return self._in_one_seat() if self.seats == 1 else self._in_seats()
+
+    def _in_one_seat(self) -> Iterator[BatchStep]:
+        """One user after the other."""
+        seat = np.zeros(1, np.int64)
+        for user, number in enumerate(self.batches.tolist()):
+            who = np.array([user])
+            batch = self._only_batch(user) if number == 1 else None
+            for step in range(self.epochs * number):
+                own = np.array([step // number])
+                place = np.array([step % number])
+                if number > 1:
+                    self._open_epochs(who, own, seat[: int(place[0] == 0)])
+                    batch = self._batch(who, place)
+                assert batch is not None
+                begin = Seats(seat, who) if not step else NOBODY
+                end = Seats(seat, who) if step + 1 == self.epochs * number else NOBODY
+                yield BatchStep(batch, own, place, begin, end)
+
+    def _only_batch(self, user: int) -> Batch:
+        """All records of a user, in their order."""
+        count = int(self.counts[user])
+        rows = slice(int(self.starts[user]), int(self.starts[user]) + count)
+        x, y = (own[rows].clone().unsqueeze(0) for own in (self.data.x, self.data.y))
+        return Batch(x, y, torch.full((1, count), 1 / count, device=x.device))
+
+    def _in_seats(self) -> Iterator[BatchStep]:
         begin, end, length = self._events()
         users = np.zeros(self.seats, np.int64)
         began = np.zeros(self.seats, np.int64)
         batch = None
         several = bool(self.batches.max() > 1)
-        nobody = Seats(users[:0], users[:0])
         for now in range(length):
             new = begin.get(now)
             if new is not None:
@@ -263,7 +293,7 @@ class StackedBatches:
                 self._open_epochs(users, epochs, np.flatnonzero(places == 0))
                 batch = self._batch(users, places)
             assert batch is not None
-            yield BatchStep(batch, epochs, places, new or nobody, end.get(now, nobody))
+            yield BatchStep(batch, epochs, places, new or NOBODY, end.get(now, NOBODY))
 
     def _events(self) -> tuple[dict[int, Seats], dict[int, Seats], int]:
         """Who begins and who ends with which step, and the number of steps."""

@@ -47,8 +47,8 @@ from fedpriv.training.trainers.sequential import Sequential
 from fedpriv.training.trainers.vmapped import Vmapped, can_be_vmapped
 
 PRODUCTS_LIMIT = 2**17
-"""Multiply-adds of a user's batch from which on a whole stack takes longer than one user alone. A
-user may be the only one of a stack."""
+"""Multiply-adds of a user's batch, or of one step of its recurrent layers, from which on a whole
+stack takes longer than one user alone. A user may be the only one of a stack."""
 PARAMETERS_LIMIT = 250_000
 """Parameters from which on moving all users' gradients through memory costs more than it saves."""
 COMPILED_LIMIT = 250_000
@@ -164,7 +164,7 @@ def _fast(problem: LocalProblem) -> tuple[BlockTrainer | None, str]:
 
 def _light(problem: LocalProblem, rows: np.ndarray) -> np.ndarray:
     """Which users (k,) bool train faster in a stack, whoever else is there."""
-    light = rows * problem.cost.products < PRODUCTS_LIMIT
+    light = rows * problem.cost.products < PRODUCTS_LIMIT * problem.cost.steps
     small = problem.cost.parameters < PARAMETERS_LIMIT
     if not small or torch_func_obstacle(problem.model, problem.shape, problem.dtype) is not None:
         return np.zeros_like(light)

@@ -130,6 +130,32 @@ def test_cost_of_the_published_cnn():
     assert cost.products == 144_000 + 320_000 + 16_000 + 500
 
 
+def test_cost_of_recurrent_layers_and_attention():
+    lstm = nn.LSTM(4, 5, num_layers=2, batch_first=True)
+    cost = measure_cost(nn.Sequential(lstm), (7, 4))
+    assert cost.products == 7 * (20 * 4 + 20 * 5 + 20 * 5 + 20 * 5)
+    assert cost.steps == 7
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    attention = 6 * (24 * 8 + 8 * 8) + 2 * 36 * 8
+    cost = measure_cost(layer, (6, 8))
+    assert (cost.products, cost.steps) == (attention + 2 * 6 * 8 * 16, 1)
+    assert cost.activations > 6 * 8 * 5 + 36 * 2
+
+
+class Recurrent(nn.Module):
+    def __init__(self, states):
+        super().__init__()
+        self.cell, self.last = nn.LSTM(8, states, batch_first=True), nn.Linear(states, 3)
+
+    def forward(self, x):
+        return self.last(nn.functional.softsign(self.cell(x)[0][:, -1]))
+
+
+@pytest.mark.parametrize(("states", "name"), [(16, "Vmapped"), (128, "Sequential")])
+def test_large_recurrent_layers_train_one_user_after_the_other(states, name):
+    assert list(selected(Recurrent(states), (20, 8), [16] * 20)) == [name]
+
+
 def test_an_embedding_multiplies_nothing():
     cost = measure_cost(Tokens(), (4,), torch.int64)
     assert (cost.parameters, cost.products) == (11 * 5 + 6 * 3, 5 * 3)

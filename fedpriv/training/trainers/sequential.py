@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.network_checks import refused
 from fedpriv.training.own_code import own_code
-from fedpriv.training.schedule import BatchStep, Limits
+from fedpriv.training.schedule import BatchStep, Limits, Seats
 from fedpriv.training.trainers.base import (
     LocalProblem,
     Result,
@@ -69,20 +70,33 @@ class Sequential(UserTrainer[SequentialState]):
         model = self.problem.model
         before = own_code(model).seen
         with kept_generators(self.problem.start.device):
-            each = [
-                self._alone(users.part(slice(place, place + 1)), memory)
-                for place in range(len(users.positions))
-            ]
+            result = self._shared_run(users, memory)
         if own_code(model).seen != before:
             raise refused(model, "code that changes no variable outside the network")
-        if len(each) == 1:
-            return each[0]
-        changes, slots = zip(*each)
+        return result
+
+    def _shared_run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
+        """Train all with one module; or each with its own, once one has left it changed."""
+        if self.shared.module is not None:
+            with suppress(_ChangedError):
+                return super().run(users, memory)
+        one = [users.part(slice(place, place + 1)) for place in range(len(users.positions))]
+        changes, slots = zip(*(UserTrainer.run(self, user, memory) for user in one))
         return torch.cat(changes), {n: torch.cat([own[n] for own in slots]) for n in slots[0]}
 
-    def _alone(self, user: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        result = super().run(user, memory)
-        return result if self.shared.is_clean() else super().run(user, memory)
+    def _end(
+        self, state: SequentialState, done: Seats, changes: Tensor, kept: Mapping[str, Tensor]
+    ) -> None:
+        super()._end(state, done, changes, kept)
+        if not self.shared.is_clean():
+            raise _ChangedError
+
+    def changes(
+        self, state: SequentialState, seats: slice | np.ndarray, found: Tensor | None = None
+    ) -> Tensor:
+        return torch.sub(
+            state.flat, self.problem.start, out=found[0] if found is not None else None
+        )
 
     def init(self, seats: int) -> SequentialState:
         assert seats == 1
@@ -118,6 +132,10 @@ class Sequential(UserTrainer[SequentialState]):
                     own.sub_(gradient, alpha=self.problem.recipe.lr)
             else:
                 self._descend(state, [gradient.unsqueeze(0) for gradient in gradients])
+
+
+class _ChangedError(Exception):
+    """A user has changed the module that all share."""
 
 
 class _SharedModule:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.layers.lstm_steps import stepwise
 from fedpriv.training.modes import in_mode
 from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits
@@ -30,7 +31,7 @@ class Vmapped(UserTrainer[TrainerState]):
 
     def __init__(self, problem: LocalProblem) -> None:
         super().__init__(problem, ParameterLayout([(problem.cost.parameters,)]))
-        model = problem.model
+        self.model = model = stepwise(problem.model)
         task = problem.task
         cost = problem.cost
         self.limits = Limits(
@@ -54,7 +55,7 @@ class Vmapped(UserTrainer[TrainerState]):
     def step(self, state: TrainerState, step: BatchStep) -> None:
         batch = step.batch
         active = state.parameters[0][: len(batch.x)]
-        with in_mode(self.problem.model, train=True):
+        with in_mode(self.model, train=True):
             self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
 
 
@@ -79,7 +80,7 @@ def _equal_in_every_seat(
     and in grouped convolutions.
     """
     vector = flatten(model)
-    own = copy.deepcopy(model)
+    own = copy.deepcopy(stepwise(model))
     before = appearance(own)
     generator = torch.Generator().manual_seed(rows)
     vector = vector + 0.1 * torch.randn(len(vector), generator=generator).to(vector)
