@@ -26,6 +26,8 @@ def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) ->
     for name, own in model.named_parameters():
         if own.dtype != first or first not in types:
             raise refused(model, f"parameters of one type, {names} ({name} has {own.dtype})")
+        if not own.numel():
+            raise refused(model, f"no empty parameters ({name} has shape {tuple(own.shape)})")
         if not own.requires_grad:
             raise refused(model, f"trainable parameters only ({name} is frozen)")
         if own._backward_hooks:

@@ -246,6 +246,7 @@ REFUSED = {
         lambda m: prune.l1_unstructured(m[0], "weight", 0.5),
         "torch.nn.utils.parametrizations",
     ),
+    "no outputs": (lambda m: m.append(nn.Linear(3, 0)), r"no empty parameters \(3.weight"),
     "half": (lambda m: m.half(), "0.weight has torch.float16"),
     "bfloat16": (lambda m: m.bfloat16(), "0.weight has torch.bfloat16"),
     "complex": (lambda m: m[0].to(torch.complex64), "0.weight has torch.complex64"),
