@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -44,6 +45,23 @@ DEVICES = "devices"
 """The entry of a checkpoint's identity with the devices of all processes so far."""
 UNKNOWN = "unknown"
 """The device of a checkpoint that names none."""
+DEVICE_NAME = re.compile(r"cpu|cuda(:[0-9]+)?")
+
+
+def devices_so_far(now: str, saved: str | None, written: object) -> list[str]:
+    """The devices of all processes of a run.
+
+    now: of this process.
+    saved: what its checkpoint says, names side by side; None: there is no checkpoint.
+    written: what its status.json says; None: nothing.
+
+    A name that no device has counts as UNKNOWN. One with blanks, or an empty one, would be read
+    from the next checkpoint as other names, or as none.
+    """
+    earlier = [] if saved is None else saved.split() or [UNKNOWN]
+    known = written if isinstance(written, list) else [] if written is None else [UNKNOWN]
+    names = {now, *earlier, *map(str, known)}
+    return sorted({name if DEVICE_NAME.fullmatch(name) else UNKNOWN for name in names})
 
 
 def beyond_processors(devices: Iterable[str]) -> bool:
@@ -89,10 +107,9 @@ class RunRecords:
     def devices(self) -> list[str]:
         """The devices of this process and of earlier ones. A resumed run may have another one, and
         what its rounds released stays so; a round that began after the checkpoint counts too."""
-        written = read_status(self.folder.path).get("devices", [])
-        known = written if isinstance(written, list) else []
-        earlier = self.saved.identity.get(DEVICES, UNKNOWN).split() if self.saved else []
-        return sorted({self.prepared.device, *earlier, *map(str, known)})
+        saved = self.saved.identity.get(DEVICES, UNKNOWN) if self.saved else None
+        written = read_status(self.folder.path).get("devices")
+        return devices_so_far(self.prepared.device, saved, written)
 
     @property
     def _named_devices(self) -> str:
