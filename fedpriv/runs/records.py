@@ -190,8 +190,25 @@ class RunRecords:
         columns = [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
         self.folder.append(EPSILON, columns)
 
+    def note_losses(self) -> None:
+        """Write down the parties that were lost since the last call, in the log and in status.json,
+        where those of earlier processes stay."""
+        losses = self.prepared.losses
+        if not losses:
+            return
+        known = read_status(self.folder.path).get("lost_parties")
+        written = known if isinstance(known, dict) else {}
+        for round, lost in losses.items():
+            for name, why in lost.items():
+                LOGGER.warning("round %d: lost %s: %s", round, name, why)
+            earlier = written.get(str(round))
+            written[str(round)] = (earlier if isinstance(earlier, dict) else {}) | lost
+        losses.clear()
+        self.folder.status(lost_parties=written)
+
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
-        """Record a round's times and traffic, and save a checkpoint if one is due."""
+        """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
+        self.note_losses()
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
         self.folder.append(
             TIMINGS,
