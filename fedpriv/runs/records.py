@@ -41,6 +41,13 @@ ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
 
+LOST = "lost_parties"
+"""The entry of status.json with the parties that were lost, by round."""
+OTHER_REPEATS = (
+    "a party was lost, so rounds that were repeated may have had another model and the same noise: "
+    "with noise from the operating system each attempt would be charged, and here it is not"
+)
+
 DEVICES = "devices"
 """The entry of a checkpoint's identity with the devices of all processes so far."""
 UNKNOWN = "unknown"
@@ -196,7 +203,7 @@ class RunRecords:
         losses = self.prepared.losses
         if not losses:
             return
-        known = read_status(self.folder.path).get("lost_parties")
+        known = read_status(self.folder.path).get(LOST)
         written = known if isinstance(known, dict) else {}
         for round, lost in losses.items():
             for name, why in lost.items():
@@ -204,7 +211,7 @@ class RunRecords:
             earlier = written.get(str(round))
             written[str(round)] = (earlier if isinstance(earlier, dict) else {}) | lost
         losses.clear()
-        self.folder.status(lost_parties=written)
+        self.folder.status(**{LOST: written})
 
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
@@ -251,6 +258,9 @@ class RunRecords:
         account_for_aborts(self.folder)
         if warning := account_for_empty_rounds(self.folder):
             LOGGER.warning(warning)
+        if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
+            LOGGER.warning(OTHER_REPEATS)
+            self.folder.status(repeats_differ=OTHER_REPEATS)
         if self.prepared.absent:
             self.folder.status(left_out=sorted(self.prepared.absent))
         self.folder.save_model(self.prepared.parameters(state))
