@@ -403,3 +403,17 @@ def test_hydra_does_not_compose_to_look_up_its_mode(words, sweeps, folders, tmp_
     assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in folders)
     assert modes.count("MULTIRUN") == sweeps
     assert modes.count("RUN") == 2 or sweeps
+
+
+def test_jobs_of_different_modes_of_hydra_are_all_jobs_of_the_sweep(tmp_path):
+    """In the mode of the first one, the second would be a run of its own, which a repeated sweep
+    finds in its place."""
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    for mode in ("MULTIRUN", "RUN"):
+        text = f"# @package _global_\nhydra:\n  mode: {mode}\n"
+        (tmp_path / f"conf/experiment/{mode}.yaml").write_text(text)
+    words = "experiment=MULTIRUN,RUN", "rounds=1", "preset.n_users=4", "hydra.sweep.dir=out"
+    for _ in range(2):
+        done = run(*words, "-m", "--config-dir=conf", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in "01")

@@ -96,6 +96,10 @@ class Session(AbstractContextManager["Session"], ABC):
     def lost(self) -> frozenset[str]:
         """Parties that are gone, and their memory with them."""
 
+    def why_lost(self, name: str) -> str:
+        """Why a lost party is gone, in one line."""
+        return "silent"
+
     @abstractmethod
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         """Create the named parties again, each from its last checkpoint. Their other memory is

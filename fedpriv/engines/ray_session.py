@@ -79,6 +79,9 @@ class RaySession(Session):
     def lost(self) -> frozenset[str]:
         return frozenset(self.reasons)
 
+    def why_lost(self, name: str) -> str:
+        return self.reasons[name]
+
     def elapsed(self, seconds: Iterable[float]) -> float:
         return max(seconds, default=0.0)
 

@@ -14,7 +14,6 @@ the figure.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.errors import FedprivError, require
+from fedpriv.errors import require
 from fedpriv.reports import epsilon_curve
 from fedpriv.reports.arguments import report_parser, writing
 from fedpriv.reports.canvas import (
@@ -41,17 +40,16 @@ from fedpriv.reports.canvas import (
     save,
     supports_suffix,
 )
-from fedpriv.reports.finished_runs import Run, find_runs, sweep_order, user_epsilons
-from fedpriv.reports.groups import Group, group_runs, short
+from fedpriv.reports.finished_runs import Run, find_runs, user_epsilons
+from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.number_table import write_table
+from fedpriv.reports.panel_rows import line_names, rows_by_setting, rows_by_title
 from fedpriv.reports.summary import GroupSummary, mean_and_std, summarise
 from fedpriv.runs.labels import RELEASED
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("FedAvg", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
 EPSILON_LINES = {"certified": "-", "claimed": "--"}
-MAX_ROWS = 6
-"""Rows of panels in one figure."""
 LEGEND_OFFSET = 28
 """Points from an axis down to its legend: tick labels and the axis label lie between."""
 WIDTH = 7.0
@@ -74,8 +72,6 @@ COLUMNS = (
     "data",
     "code",
 )
-PanelRow = tuple[str, list[Group]]
-"""Title of a row of panels, and the groups in it."""
 
 
 def main(words: list[str]) -> None:
@@ -164,13 +160,13 @@ def draw(
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
     looks_of_settings = None
     if row_title is not None:
-        rows = _rows_by_title(groups, row_title)
+        rows = rows_by_title(groups, row_title)
     elif common and any(group.settings for group in groups):
         rows = [("", groups)]
         looks_of_settings = epsilon_curve.Looks.of(groups)
     else:
         rows = rows_by_setting(groups)
-    names = _line_names(rows)
+    names = line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     curves = []
     for summary in summaries:
@@ -189,67 +185,6 @@ def draw(
         figure.suptitle(title, fontsize=9)
     _finish(figure, summaries, out)
     _write(curves, out.with_suffix(".csv"))
-
-
-def rows_by_setting(groups: Sequence[Group]) -> list[PanelRow]:
-    """A row for each setting in which groups of one method differ.
-
-    A group that lacks a key belongs to the rows of all its values. Raises FedprivError for more
-    than `MAX_ROWS` settings.
-    """
-    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
-    settings: list[Mapping[str, Any]] = []
-    for group in sorted(groups, key=lambda group: -len(group.settings)):
-        if not any(group.settings.items() <= known.items() for known in settings):
-            settings.append(group.settings)
-    settings.sort(
-        key=lambda setting: [list(map(str, setting)), [_value_order(setting.get(k)) for k in keys]]
-    )
-    if len(settings) > MAX_ROWS:
-        raise FedprivError(
-            f"{len(settings)} settings are too many for one figure (at most {MAX_ROWS}): runs "
-            f"differ in {', '.join(map(short, keys))}; name fewer folders, or use fedpriv table"
-        )
-    return [
-        (
-            ", ".join(f"{short(key)}={value}" for key, value in setting.items()),
-            [group for group in groups if group.settings.items() <= setting.items()],
-        )
-        for setting in settings
-    ]
-
-
-def _rows_by_title(
-    groups: Sequence[Group], row_title: Callable[[Mapping[str, Any]], str]
-) -> list[PanelRow]:
-    """A row for each title, in the order of their first runs."""
-    rows: dict[str, list[Group]] = {}
-    for group in groups:
-        rows.setdefault(row_title(group.runs[0].config), []).append(group)
-
-    def first_run(row: PanelRow) -> tuple[str, tuple[int, int, str]]:
-        folders = (group.runs[0].folder for group in row[1])
-        return min((str(folder.parent), sweep_order(folder)) for folder in folders)
-
-    return sorted(rows.items(), key=first_run)
-
-
-def _line_names(rows: Sequence[PanelRow]) -> dict[int, str]:
-    """By the group's id: its method, or its full name beside another group of this method."""
-    names: dict[int, str] = {}
-    for _, members in rows:
-        methods = Counter(group.method for group in members)
-        names |= {
-            id(group): group.method if methods[group.method] == 1 else group.name
-            for group in members
-        }
-    return names
-
-
-def _value_order(value: Any) -> tuple[float, str]:
-    """Numbers by size, then everything else."""
-    number = isinstance(value, int | float)
-    return (float(value), "") if number else (float("inf"), str(value))
 
 
 def _curves(summary: GroupSummary, name: str, look: int, method: str | None) -> GroupCurves:

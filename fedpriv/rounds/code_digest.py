@@ -1,9 +1,15 @@
 """A digest of the code that a class runs.
 
 It covers the modules of the class and of its bases, the silo, the mechanisms, and all that these
-modules import, directly or not, at the top or within a function. Only fedpriv and the
-packages of the class and its bases count. Comments, docstrings, layout and imports for type
-checkers do not.
+modules import, directly or not, at the top or within a function, by an import statement, by
+`import_module` or `__import__` with a literal name, or as a literal name of a package's `__all__`.
+Only fedpriv and the packages of the class and its bases count. Comments, docstrings, layout and
+imports for type checkers do not.
+
+Not covered, since reading the code does not show it: a name that is computed, a loader that is
+assigned to another name, a file that is loaded by its path or run as text, data and compiled
+libraries, and what `sys.path` or `sys.modules` are changed to. Nor is what fedpriv's own `__init__`
+loads for its callers.
 """
 
 from __future__ import annotations
@@ -55,11 +61,10 @@ def _digest(files: dict[str, Path], folders: dict[str, Path]) -> str:
     key = (*sorted(files.items()), *sorted(folders.items()))
     if key in _KNOWN:
         digest, states = _KNOWN[key]
-        with suppress(OSError):
-            if all(_state(path) == then for path, then in states.items()):
-                return digest
+        if all(_state_now(path) == then for path, then in states.items()):
+            return digest
     closure, looked_into = _closure(files, folders)
-    states = {path: _state(path) for path in {*map(str, closure.values()), *looked_into}}
+    states = {path: _state_now(path) for path in {*map(str, closure.values()), *looked_into}}
     found = hashlib.sha256()
     for name, file in sorted(closure.items()):
         found.update(f"{name}={_file_digest(file, states[str(file)])}\n".encode())
@@ -74,8 +79,8 @@ def _name(file: Path) -> str:
 
 
 def _closure(files: dict[str, Path], folders: dict[str, Path]) -> tuple[dict[str, Path], set[str]]:
-    """The files of modules and of all that they import, by module, and the folders in which a new
-    file could change them.
+    """The files of modules and of all that they import, by module, and the folders and links in
+    which a new file could change them.
 
     folders: the folder that contains each package that counts.
     """
@@ -101,12 +106,16 @@ def _closure(files: dict[str, Path], folders: dict[str, Path]) -> tuple[dict[str
 
 def _folders_that_decide(folder: Path, name: str) -> set[str]:
     """The folders whose entries decide which file a module is: its own, if there is one, and the
-    nearest that exists around it."""
+    nearest that exists around it. Links to nothing decide as well: their folder does not change
+    when what they point to appears."""
     path = os.path.join(folder, *name.split("."))
+    asked = [path, f"{path}.py", os.path.join(path, "__init__.py")]
     around = os.path.dirname(path)
     while not os.path.isdir(around):
+        asked.append(around)
         around = os.path.dirname(around)
-    return {around, path} if os.path.isdir(path) else {around}
+    decisive = {around, path} if os.path.isdir(path) else {around}
+    return decisive | {each for each in asked if os.path.islink(each) and not os.path.exists(each)}
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
@@ -127,6 +136,13 @@ def _state(path: str) -> State:
     """What changes with a file, or with the names in a folder."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def _state_now(path: str) -> State:
+    """As `_state`; empty for what does not exist."""
+    with suppress(OSError):
+        return _state(path)
+    return ()
 
 
 @cache
@@ -162,18 +178,63 @@ def _text(node: object) -> str:
 @cache
 def _file_imports(name: str, file: Path, state: State) -> frozenset[str]:
     """The names that a module's code imports, and the packages they are in."""
-    package = name if file.stem == "__init__" else name.rpartition(".")[0]
+    is_package = file.stem == "__init__"
+    package = name if is_package else name.rpartition(".")[0]
+    tree = _tree(file, state)
+    loaders = {"import_module", "__import__"} if file != PACKAGE / "__init__.py" else set()
     found = set[str]()
-    for node in ast.walk(_tree(file, state)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")
-            above = parents[: len(parents) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
+            base = _absolute(package, node.level, node.module or "")
             found.add(base)
             found.update(f"{base}.{alias.name}" for alias in node.names)
+            loaders |= {a.asname for a in node.names if a.asname and a.name in loaders}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) in loaders:
+            found.update(_loaded(node, package))
+    if is_package:
+        found.update(f"{package}.{public}" for public in _all_names(tree))
     return frozenset(part for one in found for part in _with_parents(one))
+
+
+def _absolute(package: str, level: int, name: str) -> str:
+    """The full name of what a module of `package` imports with `level` dots before the name."""
+    parents = package.split(".")
+    above = parents[: len(parents) - level + 1] if level else []
+    return ".".join([*above, *([name] if name else [])])
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of the function that is called."""
+    function = call.func
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+def _loaded(call: ast.Call, package: str) -> Iterator[str]:
+    """The modules that `import_module` or `__import__` may load by the literal strings of a call:
+    names, what `fromlist` asks of them, and the package of a relative name."""
+    texts = _texts(call)
+    for text in texts:
+        name = text.lstrip(".")
+        level = len(text) - len(name)
+        for home in (package, *texts) if level else (package,):
+            base = _absolute(home, level, name)
+            yield from (base, *(f"{base}.{asked}" for asked in texts))
+
+
+def _all_names(tree: ast.Module) -> Iterator[str]:
+    """The literal names of `__all__`; `from package import *` imports modules among them."""
+    for statement in tree.body:
+        if any(getattr(node, "id", "") == "__all__" for node in ast.walk(statement)):
+            yield from _texts(statement)
+
+
+def _texts(tree: ast.AST) -> list[str]:
+    """The literal strings below a node, in the order of the code."""
+    values = (getattr(node, "value", None) for node in ast.walk(tree))
+    return [value for value in values if isinstance(value, str) and value]
 
 
 def _with_parents(name: str) -> Iterator[str]:

@@ -119,7 +119,7 @@ TABLES: dict[str, dict[str, Label]] = {
         **dict.fromkeys(
             (
                 *("updated", "state", "repeated_rounds", "reason", "traceback"),
-                *("aborted_rounds", "left_out", "set_ups"),
+                *("aborted_rounds", "left_out", "lost_parties", "repeats_differ", "set_ups"),
             ),
             CLOCK,
         ),

@@ -326,10 +326,11 @@ class _TrainingLoop:
         ledger: Ledger,
         watch: Stopwatch,
     ) -> RoundResult:
-        """Run a round. If it fails, record its cost in epsilon.csv: its messages may have been
-        seen."""
+        """Run a round. If it fails, record who was lost, and its cost in epsilon.csv: its messages
+        may have been seen."""
         try:
             return self.prepared.run_round(queries, state, watch)
         except BaseException:
+            self.records.note_losses()
             self.records.epsilons(ledger.rows(number))
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -40,10 +41,34 @@ ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
 
+LOST = "lost_parties"
+"""The entry of status.json with the parties that were lost, by round."""
+OTHER_REPEATS = (
+    "a party was lost, so rounds that were repeated may have had another model and the same noise: "
+    "with noise from the operating system each attempt would be charged, and here it is not"
+)
+
 DEVICES = "devices"
 """The entry of a checkpoint's identity with the devices of all processes so far."""
 UNKNOWN = "unknown"
 """The device of a checkpoint that names none."""
+DEVICE_NAME = re.compile(r"cpu|cuda(:[0-9]+)?")
+
+
+def devices_so_far(now: str, saved: str | None, written: object) -> list[str]:
+    """The devices of all processes of a run.
+
+    now: of this process.
+    saved: what its checkpoint says, names side by side; None: there is no checkpoint.
+    written: what its status.json says; None: nothing.
+
+    A name that no device has counts as UNKNOWN. One with blanks, or an empty one, would be read
+    from the next checkpoint as other names, or as none.
+    """
+    earlier = [] if saved is None else saved.split() or [UNKNOWN]
+    known = written if isinstance(written, list) else [] if written is None else [UNKNOWN]
+    names = {now, *earlier, *map(str, known)}
+    return sorted({name if DEVICE_NAME.fullmatch(name) else UNKNOWN for name in names})
 
 
 def beyond_processors(devices: Iterable[str]) -> bool:
@@ -89,10 +114,9 @@ class RunRecords:
     def devices(self) -> list[str]:
         """The devices of this process and of earlier ones. A resumed run may have another one, and
         what its rounds released stays so; a round that began after the checkpoint counts too."""
-        written = read_status(self.folder.path).get("devices", [])
-        known = written if isinstance(written, list) else []
-        earlier = self.saved.identity.get(DEVICES, UNKNOWN).split() if self.saved else []
-        return sorted({self.prepared.device, *earlier, *map(str, known)})
+        saved = self.saved.identity.get(DEVICES, UNKNOWN) if self.saved else None
+        written = read_status(self.folder.path).get("devices")
+        return devices_so_far(self.prepared.device, saved, written)
 
     @property
     def _named_devices(self) -> str:
@@ -173,8 +197,25 @@ class RunRecords:
         columns = [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
         self.folder.append(EPSILON, columns)
 
+    def note_losses(self) -> None:
+        """Write down the parties that were lost since the last call, in the log and in status.json,
+        where those of earlier processes stay."""
+        losses = self.prepared.losses
+        if not losses:
+            return
+        known = read_status(self.folder.path).get(LOST)
+        written = known if isinstance(known, dict) else {}
+        for round, lost in losses.items():
+            for name, why in lost.items():
+                LOGGER.warning("round %d: lost %s: %s", round, name, why)
+            earlier = written.get(str(round))
+            written[str(round)] = (earlier if isinstance(earlier, dict) else {}) | lost
+        losses.clear()
+        self.folder.status(**{LOST: written})
+
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
-        """Record a round's times and traffic, and save a checkpoint if one is due."""
+        """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
+        self.note_losses()
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
         self.folder.append(
             TIMINGS,
@@ -217,6 +258,9 @@ class RunRecords:
         account_for_aborts(self.folder)
         if warning := account_for_empty_rounds(self.folder):
             LOGGER.warning(warning)
+        if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
+            LOGGER.warning(OTHER_REPEATS)
+            self.folder.status(repeats_differ=OTHER_REPEATS)
         if self.prepared.absent:
             self.folder.status(left_out=sorted(self.prepared.absent))
         self.folder.save_model(self.prepared.parameters(state))

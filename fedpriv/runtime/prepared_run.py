@@ -97,6 +97,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     failures: number of queries in a row without a sum.
     absent: silos that no longer answer; the run continues without them.
     set_ups: number of set-ups so far.
+    losses: round: parties that were lost in it, and why; those of the first set-up are in round 0.
+        Who writes them down empties it.
     notes: how the records were read, in lines for the person who runs it.
     """
 
@@ -120,6 +122,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     failures: int = 0
     absent: frozenset[str] = frozenset()
     set_ups: int = 0
+    losses: dict[int, dict[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -205,12 +208,18 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             self.session.run(dict.fromkeys(parties, task), traffic)
         finally:
             lines += traffic.rows(round, "setup")
+            self._note_losses(round)
         if self.session.lost:
             raise SilenceError(
                 f"the set-up has lost {', '.join(sorted(self.session.lost))}", self.session.lost
             )
         self.ready = True
         self.agreed_digest = state.digest() if self.peers else None
+
+    def _note_losses(self, round: int) -> None:
+        """Note the parties that have been lost since the last set-up began."""
+        for name in sorted(self.session.lost - self.absent):
+            self.losses.setdefault(round, {})[name] = self.session.why_lost(name)
 
     def queries(self, round: int) -> tuple[Query, ...]:
         """The queries of a round. Depends on no data."""
@@ -295,6 +304,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 raise
             finally:
                 lines += traffic.rows(query.round, query.name)
+                self._note_losses(query.round)
             self.silo_states |= memories
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))

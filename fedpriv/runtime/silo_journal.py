@@ -84,9 +84,10 @@ class SiloJournal:
             os.fsync(file.fileno())
 
     def _read(self, path: Path) -> None:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
         try:
-            lines = path.read_text().split("\n")
-            for line in lines[:-1]:  # a line without its end was cut off before its query began
+            for line in whole.decode().split("\n")[:-1]:
                 what, *words = line.split(" ")
                 if what == SET_UP:
                     self.session = max(self.session, bytes.fromhex(words[0]))
@@ -99,3 +100,5 @@ class SiloJournal:
             raise RefusedError(
                 f"{path} is damaged ({error}): {self.name} answers nothing"
             ) from error
+        if whole != data:  # a line without its end was cut off before its query began
+            os.truncate(path, len(whole))  # else the next line would be a part of it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +27,36 @@ def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) ->
     for name, own in model.named_parameters():
         if own.dtype != first or first not in types:
             raise refused(model, f"parameters of one type, {names} ({name} has {own.dtype})")
+        if not own.numel():
+            raise refused(model, f"no empty parameters ({name} has shape {tuple(own.shape)})")
         if not own.requires_grad:
             raise refused(model, f"trainable parameters only ({name} is frozen)")
         if own._backward_hooks:
             raise refused(model, f"no hooks on parameters ({name} has one)")
+    if shared := _overlapping(model):
+        allowed = "parameters with memory of their own, or one parameter in two layers"
+        raise refused(model, f"{allowed} ({shared[1]} lies over {shared[0]})")
     for name, part in model.named_modules():
         if part._forward_pre_hooks and any(isinstance(own, Tensor) for own in vars(part).values()):
             allowed = "weights of torch.nn.utils.parametrizations, not recomputed by a hook"
             raise refused(part, f"{allowed} (layer {name})")
+
+
+def _overlapping(model: nn.Module) -> tuple[str, str] | None:
+    """The names of two parameters that share memory, or twice that of one whose numbers do. A
+    trainer that copies parameters one by one would train them apart."""
+    places = []
+    for name, own in model.named_parameters():
+        extent = 1 + sum((n - 1) * step for n, step in zip(own.shape, own.stride()))
+        if extent < own.numel():
+            return name, name
+        start = own.data_ptr()
+        places.append((str(own.device), start, start + extent * own.element_size(), name))
+    for one, other in pairwise(sorted(places)):
+        if one[0] == other[0] and other[1] < one[2]:
+            first, second = sorted((one[3], other[3]))
+            return first, second
+    return None
 
 
 @cached_by_model

@@ -79,7 +79,13 @@ class Streams:
         """(k,) uint64: for each of k parties the key that `unit_keys` gives its one unit.
 
         units: (k,) int64, one a party.
+
+        Raises ValueError for another number of units: a party's key would be that of all of them.
         """
+        if units.shape != (len(parties),):
+            raise ValueError(
+                f"units of shape {units.shape} for {len(parties)} parties, not one each"
+            )
         bases = self.unit_bases(purpose, round, parties)
         return mix64(mix64(units.astype(np.uint64) + bases[:, 0]) + bases[:, 1])
 

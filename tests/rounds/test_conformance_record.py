@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,69 @@ def test_a_record_ends_when_code_changes_that_the_class_runs(world, file, text, 
     with open(world / file, "a") as source:
         source.write(text)
     assert checked.has_passed(method()) == stands
+
+
+LOADED = {
+    "a literal": ("methodic", 'import importlib\nimportlib.import_module("house.beside")'),
+    "by keyword": ("methodic", 'import importlib\nimportlib.import_module(name="house.beside")'),
+    "one of two": (
+        "methodic",
+        'import importlib as i\ni.import_module("house.deep" if i else "house.beside")',
+    ),
+    "a relative name": (
+        "methodic",
+        'from importlib import import_module as load\nload(".beside", __package__)',
+    ),
+    "relative to another": (
+        "methodic",
+        'from importlib import import_module\nimport_module("..beside", "house.deep")',
+    ),
+    "by the old function": ("methodic", '__import__("house.beside")'),
+    "from a list": ("methodic", '__import__("house", fromlist=["beside"])'),
+    "when it is asked for": (
+        "__init__",
+        "import importlib\ndef __getattr__(name):\n"
+        '    return importlib.import_module(".beside", __name__)',
+    ),
+    "with all": ("__init__", '__all__ = ["beside"]'),
+    "with more": ("__init__", '__all__ = []\n__all__ += ["beside"]'),
+}
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_a_record_ends_when_a_module_changes_that_is_loaded_by_a_literal_name(world, name):
+    file, text = LOADED[name]
+    with open(world / f"house/{file}.py", "a") as source:
+        source.write(f"\n{text}\n")
+    checked.note_passed(method(), checked.cached())
+    (world / "house/beside.py").write_text("x = 1\n")
+    assert not checked.has_passed(method())
+
+
+@pytest.mark.parametrize(
+    ("link", "file"),
+    [
+        ("house/later.py", "later.py"),
+        ("house/later", "later/__init__.py"),
+        ("house/noise/__init__.py", "later.py"),
+        ("house/later", "later/deeper.py"),
+    ],
+)
+def test_a_file_that_appears_behind_a_link_ends_the_record(world, link, file):
+    """The link's folder does not change."""
+    (world / "house/noise").mkdir()
+    with open(world / "house/deep.py", "a") as source:
+        source.write("\ntry: import house.later.deeper\nexcept ImportError: pass\n")
+    elsewhere = world / "elsewhere"
+    elsewhere.mkdir()
+    target = elsewhere / (file.split("/")[0] if "." not in Path(link).name else file)
+    (world / link).symlink_to(target)
+    checked.note_passed(method(), checked.cached())
+    assert checked.has_passed(method())
+    (elsewhere / file).parent.mkdir(exist_ok=True)
+    (elsewhere / file).write_text("x = 1\n")
+    assert checked.code_digest(method()) == _fresh_digest()
+    assert not checked.has_passed(method())
 
 
 def test_a_docstring_is_no_code(world):

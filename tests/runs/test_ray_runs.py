@@ -151,6 +151,7 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one_which_comes_back_with_
     )
     status = finished(tmp_path / "run")
     assert status["aborted_rounds"] == {}
+    assert "its process died" in status["lost_parties"]["2"][SICK]
     assert status["set_ups"] == 2  # before rounds 1 and 3; they send nothing
     assert len(set(pd.read_csv(tmp_path / "run" / "metrics.csv")["loss"])) == 4
 

@@ -83,6 +83,7 @@ def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
         session, asked = prepared.session, []
         prepared.session = SimpleNamespace(
             lost=frozenset({"silo1"}),
+            why_lost=lambda name: "its process died",
             reopen=asked.append,
             run=lambda tasks, traffic: asked.append(set(tasks)),
         )
@@ -91,6 +92,7 @@ def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
             prepared.set_up(4, lines)
         assert asked == [{"silo1": {}}, {"server", *prepared.silos}]
         assert not prepared.ready
+        assert prepared.losses == {4: {"silo1": "its process died"}}
         prepared.session = session
         result = prepared.run_round(prepared.queries(5), prepared.state)
         assert {line["query"] for line in result.traffic} == {"setup", "update"}

@@ -12,7 +12,7 @@ from torch.nn.utils import prune
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.description import Recipe
+from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers import compiled_specs
 from fedpriv.training.layers.compiled_specs import Place, Pooled
 from fedpriv.training.vectors import flatten
@@ -49,6 +49,29 @@ class WithUnreadLayer(nn.Module):
 class OfStates(OfSteps):
     def forward(self, x):
         return self.last(self.body(x)[0].mean(1))
+
+
+class OfStatesTwice(OfSteps):
+    def forward(self, x):
+        return self.last(self.body(self.body(x)[0])[0].mean(1))
+
+
+class OfTwoLayers(OfSteps):
+    """Two recurrent layers with one parameter in common."""
+
+    def __init__(self, kind, name):
+        super().__init__(kind(6, 6, batch_first=True), 6)
+        self.second = kind(6, 6, batch_first=True)
+        setattr(self.second, name, getattr(self.body, name))
+
+    def forward(self, x):
+        return self.last(self.second(self.body(x)[0])[0].mean(1))
+
+
+def tied_offsets(kind):
+    model = recurrent(kind)
+    model.body.bias_hh_l0 = model.body.bias_ih_l0
+    return model
 
 
 def pruned(model, name, part=lambda model: model.body):
@@ -112,6 +135,15 @@ NETWORKS = {
         0,
     ),
     "pruned encoder": (encoder, (7, 6), 0),
+    "tied: LSTM used twice": (
+        lambda: OfStatesTwice(nn.LSTM(6, 6, batch_first=True), 6),
+        (7, 6),
+        0,
+    ),
+    "tied: GRU used twice": (lambda: OfStatesTwice(nn.GRU(6, 6, batch_first=True), 6), (7, 6), 0),
+    "tied: weight of two LSTMs": (lambda: OfTwoLayers(nn.LSTM, "weight_hh_l0"), (7, 6), 0),
+    "tied: offset of two GRUs": (lambda: OfTwoLayers(nn.GRU, "bias_hh_l0"), (7, 6), 0),
+    "tied: offsets of an LSTM": (lambda: tied_offsets(nn.LSTM), (7, 6), 0),
     "linear layer with one offset": (one_offset, (5,), 0),
 }
 
@@ -137,15 +169,27 @@ def test_gradients_are_those_of_autograd(name, way, monkeypatch):
         assert gradients.sum(theta, x[i : i + 1], y[i : i + 1]).norm() <= clip * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if "pruned" in name])
-def test_updates_are_those_of_a_loop(name):
-    """By the trainer that is chosen."""
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if "pruned" in name or "tied" in name])
+def test_updates_are_those_of_a_loop(name, trainer):
     torch.manual_seed(1)
     build, shape, _ = NETWORKS[name]
     model, task, recipe = build(), Classification(), Recipe(2, 8, 0.1)
     data, theta = silo([5, 1, 9, 3], shape, task), flatten(model)
     want = one_by_one(model, theta, data, task, recipe)
-    assert_same(trained(model, theta, data, task, recipe), want, theta)
+    got = trained(model, theta, data, task, recipe, execution=Execution(trainer))
+    assert_same(got, want, theta)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if "tied" in name])
+def test_tied_parameters_are_not_compiled(name):
+    """C++ has a place of its own for each layer's numbers."""
+    model = NETWORKS[name][0]()
+    data, theta = silo([5, 1], (7, 6), Classification()), flatten(model)
+    with pytest.raises(ConfigError, match=r"^trainer=compiled"):
+        trained(
+            model, theta, data, Classification(), Recipe(1, 8, 0.1), execution=Execution("compiled")
+        )
 
 
 def test_more_words_than_a_float_counts_are_not_compiled():

@@ -234,6 +234,18 @@ def test_a_buffer_that_is_written_is_seen_whatever_its_value(assign):
     assert network_checks.changing_buffer(model, (6,), torch.float32) == "1.mean"
 
 
+def over_another(model):
+    model[2].bias.data = model[0].bias.data[:3]
+
+
+def over_a_part(model):
+    model[2].bias.data = model[0].weight.data[2, 1:4]
+
+
+def expanded(model):
+    model[2].bias.data = torch.zeros(1).expand(3)
+
+
 REFUSED = {
     "frozen": (lambda m: m[0].requires_grad_(False), r"trainable parameters only \(0.weight"),
     "hook of a parameter": (
@@ -246,6 +258,10 @@ REFUSED = {
         lambda m: prune.l1_unstructured(m[0], "weight", 0.5),
         "torch.nn.utils.parametrizations",
     ),
+    "no outputs": (lambda m: m.append(nn.Linear(3, 0)), r"no empty parameters \(3.weight"),
+    "memory of another": (over_another, r"memory of their own.*\(2.bias lies over 0.bias\)"),
+    "a part of another": (over_a_part, r"memory of their own.*\(2.bias lies over 0.weight\)"),
+    "one number many times": (expanded, r"memory of their own.*\(2.bias lies over 2.bias\)"),
     "half": (lambda m: m.half(), "0.weight has torch.float16"),
     "bfloat16": (lambda m: m.bfloat16(), "0.weight has torch.bfloat16"),
     "complex": (lambda m: m[0].to(torch.complex64), "0.weight has torch.complex64"),

@@ -211,3 +211,12 @@ def test_keys_of_one_unit_a_party_come_from_where_all_keys_come_from():
     ]
     assert keys.tolist() == own
     assert (keys == Streams(8).first_keys("batches", 2, ["silo0", "silo1", "silo2"], units)).all()
+
+
+@pytest.mark.parametrize(
+    ("parties", "units"), [(1, [5, 0, 3]), (3, [5]), (2, [[5, 0]]), (2, [5, 0, 3]), (0, [5])]
+)
+def test_keys_of_several_units_of_one_party_are_not_the_first_ones(parties, units):
+    names = [f"silo{i}" for i in range(parties)]
+    with pytest.raises(ValueError, match="not one each"):
+        Streams(8).first_keys("batches", 2, names, np.array(units))

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from fedpriv.reports.assessment.parts import Html, escape, join, tag
 
 WIDTH, HEIGHT = 440.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 12.0, 44.0
+RIGHT, TOP, BOTTOM = 12.0, 12.0, 44.0
+LETTER = 15.0
+"""Height of a letter on a narrow page (page.css), where letters are the largest."""
+DIGIT = 0.64
+"""Width of a digit in a wide font, over a letter's height."""
+GAP = 6.0
+"""Between the numbers of the upright axis and what is beside them."""
 MOST_LINES = 7
 """Lines with a colour and an entry in the legend."""
 TICKS = 5
@@ -95,8 +101,9 @@ def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
         return Html("")
     across = Axis.of_epsilons([point[0] for line in shown for point in line.points])
     up = Axis.of([point[1] for line in shown for point in line.points])
-    parts = [_grid(across, up, x, y)]
-    parts += [_line(number, line, across, up) for number, line in enumerate(shown)]
+    left = _left(up)
+    parts = [_grid(across, up, x, y, left)]
+    parts += [_line(number, line, across, up, left) for number, line in enumerate(shown)]
     label = f"{title}: {y} against {x}"
     picture = tag(
         "svg", tag("title", label), *parts, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img"
@@ -108,37 +115,46 @@ def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
     return tag("figure", picture, legend, tag("figcaption", title))
 
 
-def _x(axis: Axis, value: float) -> float:
-    return LEFT + axis.share(value) * (WIDTH - LEFT - RIGHT)
+def _left(up: Axis) -> float:
+    """Where the chart begins: right of the axis' name, and of the longest of its numbers."""
+    return 1.4 * LETTER + max(len(_number(tick)) for tick in up.ticks) * DIGIT * LETTER + 2 * GAP
+
+
+def _number(tick: float) -> str:
+    return f"{round(tick, 10):g}"
+
+
+def _x(axis: Axis, value: float, left: float) -> float:
+    return left + axis.share(value) * (WIDTH - left - RIGHT)
 
 
 def _y(axis: Axis, value: float) -> float:
     return HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM)
 
 
-def _grid(across: Axis, up: Axis, x: str, y: str) -> Html:
+def _grid(across: Axis, up: Axis, x: str, y: str, left: float) -> Html:
     parts = []
     for tick in across.ticks:
-        place = f"{_x(across, tick):.1f}"
+        place = f"{_x(across, tick, left):.1f}"
         ends = {"y1": f"{TOP:g}", "y2": f"{HEIGHT - BOTTOM:g}"}
         parts.append(tag("line", x1=place, x2=place, **ends, cls="grid"))
         below = {"y": f"{HEIGHT - BOTTOM + 16:g}", "text-anchor": "middle"}
-        parts.append(tag("text", f"{round(tick, 10):g}", x=place, **below))
+        parts.append(tag("text", _number(tick), x=place, **below))
     for tick in up.ticks:
         place = f"{_y(up, tick):.1f}"
-        ends = {"x1": f"{LEFT:g}", "x2": f"{WIDTH - RIGHT:g}"}
+        ends = {"x1": f"{left:g}", "x2": f"{WIDTH - RIGHT:g}"}
         parts.append(tag("line", y1=place, y2=place, **ends, cls="grid"))
-        beside = {"x": f"{LEFT - 6:g}", "text-anchor": "end", "dy": "4"}
-        parts.append(tag("text", f"{round(tick, 10):g}", y=place, **beside))
-    middle = f"{(LEFT + WIDTH - RIGHT) / 2:g}"
+        beside = {"x": f"{left - GAP:g}", "text-anchor": "end", "dy": "4"}
+        parts.append(tag("text", _number(tick), y=place, **beside))
+    middle = f"{(left + WIDTH - RIGHT) / 2:g}"
     parts.append(tag("text", x, x=middle, y=f"{HEIGHT - 6:g}", **{"text-anchor": "middle"}))
-    turned = f"translate(13 {(TOP + HEIGHT - BOTTOM) / 2:g}) rotate(-90)"
+    turned = f"translate({LETTER:g} {(TOP + HEIGHT - BOTTOM) / 2:g}) rotate(-90)"
     parts.append(tag("text", y, transform=turned, **{"text-anchor": "middle"}))
     return join(parts)
 
 
-def _line(number: int, line: Line, across: Axis, up: Axis) -> Html:
-    places = [(_x(across, epsilon), _y(up, value)) for epsilon, value in line.points]
+def _line(number: int, line: Line, across: Axis, up: Axis, left: float) -> Html:
+    places = [(_x(across, epsilon, left), _y(up, value)) for epsilon, value in line.points]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     every = max(1, len(places) // 8)
     marked = places[::-every] if len(places) > 1 else places

@@ -1,0 +1,177 @@
+"""The comparisons that were run, as text: what was compared, under which settings, and the answers.
+
+Every number comes from results/ledger/ or from the ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fedpriv.papers.ledger import results
+from fedpriv.papers.ledger.entries import Entry, entries
+from fedpriv.papers.ledger.results import TUNING, Decision, Row
+from fedpriv.papers.ledger.rule import LEVEL
+
+RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
+
+
+def measured() -> str:
+    """Every comparison that was run, with intervals, and the settings that were chosen."""
+    parts = []
+    for entry in entries().values():
+        for question, decisions in decisions_of(entry):
+            rows = results.read(results.path(entry.name, RESULTS))
+            parts.append(
+                f"### {entry.name}: {question}\n\n{_about(entry, question, rows)}\n\n"
+                + _table(decisions)
+            )
+    return "\n\n".join(parts)
+
+
+def decisions_of(entry: Entry) -> Iterator[tuple[str, list[Decision]]]:
+    """By question, where something was run."""
+    if entry.replication:
+        rows = results.read(results.path(entry.name, RESULTS))
+        for question in entry.replication.cases:
+            if found := results.decide(entry, question, rows):
+                yield question, found
+
+
+def summary(decisions: dict[str, list[Decision]]) -> str:
+    """The answers of all comparisons, in a sentence for each question."""
+    parts = []
+    for question, found in decisions.items():
+        said = (f"{_claim(one)}: {one.answer}" for one in found)
+        parts.append(f"{question}: {'; '.join(said)}")
+    return ". ".join(parts)
+
+
+def _claim(decision: Decision) -> str:
+    one = decision.comparison
+    metric = one.metric.replace("_", " ")
+    if one.quantifier == "close":
+        return f"{one.first} no worse than {one.second} by {one.margin:g} in {metric}"
+    where = {"every": "everywhere", "most": "mostly", "mean": "on average"}[one.quantifier]
+    where = f" {where}" if len(decision.found) > 1 or one.quantifier == "mean" else ""
+    return (
+        f"{one.first} has a {one.says} {metric} than {one.second} after {one.round} rounds{where}"
+    )
+
+
+def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
+    run = entry.replication
+    assert run is not None
+    parts = [f"Seeds that decide: {_seeds(run.seeds)}."]
+    if run.cases[question].grid:
+        here = [row for row in rows if (row.question, row.phase) == (question, TUNING)]
+        sizes = {
+            method: len({row.settings for row in here if row.method == method})
+            for method in run.methods
+        }
+        grids = {method: run.grid(question, method) for method in run.methods}
+        listed = ", ".join(f"{method} {number}" for method, number in sizes.items())
+        parts.append(
+            f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
+            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows, grids))}."
+        )
+    parts.append(f"Certified epsilon: {_certified(question, rows)}.")
+    return " ".join(parts)
+
+
+def _certified(question: str, rows: tuple[Row, ...]) -> str:
+    """The range of the certificates of the runs that decide, for each method."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.question == question and row.phase != TUNING:
+            found.setdefault(row.method, []).append(row.certified)
+    ranges = {
+        method: " to ".join(dict.fromkeys(f"{end(values):.3g}" for end in (min, max)))
+        for method, values in found.items()
+    }
+    if len({*ranges.values()}) == 1:
+        return f"{next(iter(ranges.values()))} for every method"
+    return ", ".join(f"{method} {one}" for method, one in ranges.items())
+
+
+def _seeds(seeds: tuple[int, ...]) -> str:
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+
+
+def _chosen(
+    question: str, rows: tuple[Row, ...], grids: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """The chosen settings of each method, with the places where there are several."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.question == question and row.phase != TUNING:
+            places = found.setdefault((row.method, row.settings), [])
+            if row.place not in places:
+                places.append(row.place)
+    return [
+        f"{method} {_marked(settings, grids[method])}"
+        f"{f' at {_joined(places)}' if any(places) else ''}"
+        for (method, settings), places in found.items()
+    ]
+
+
+def _marked(settings: str, grid: tuple[str, ...]) -> str:
+    """Settings, with an asterisk at numbers that are an end of their grid."""
+    parts = []
+    tried = {key: values.split(",") for key, _, values in (word.partition("=") for word in grid)}
+    for word in settings.split(", "):
+        key, _, value = word.partition("=")
+        numbers = [float(each) for each in tried.get(key, ())]
+        end = len(numbers) > 1 and float(value) in (min(numbers), max(numbers))
+        parts.append(f"{_keys(word)}{'*' if end else ''}")
+    return ", ".join(parts)
+
+
+def _keys(text: str) -> str:
+    """Settings or places, with the last part of each key."""
+    return re.sub(r"[\w.]+\.(\w+=)", r"\1", text)
+
+
+def _joined(places: list[str]) -> str:
+    return " and ".join(_keys(place) for place in places)
+
+
+def _table(decisions: list[Decision]) -> str:
+    lines = [
+        "| claim | place | first | second | difference (95 % interval) | corrected p | "
+        "found with 80 % chance | seeds | answer |",
+        "| --- " * 9 + "|",
+    ]
+    for decision in decisions:
+        for number, one in enumerate(decision.found):
+            claim, said = (_claim(decision), decision.answer) if number == 0 else ("", "")
+            p = "" if one.holm != one.holm else "< 0.001" if one.holm < 0.001 else f"{one.holm:.2g}"
+            mark = "**" if one.holm < LEVEL else ""
+            lines.append(
+                f"| {claim} | {_keys(one.place)} | "
+                f"{one.first:.4g} | {one.second:.4g} | {mark}{one.mean:+.3g}{mark} ({one.low:+.3g} "
+                f"to {one.high:+.3g}) | {p} | {one.detectable:.2g} | {one.seeds} | "
+                f"{said} |"
+            )
+    return "\n".join(lines)
+
+
+def found_now(entry: Entry) -> str:
+    """The least and the largest difference of each comparison that was run; else what was found."""
+    parts = []
+    for question, decisions in decisions_of(entry):
+        for one in decisions:
+            if one.comparison.quantifier != "close":
+                ends = " to ".join(
+                    dict.fromkeys(
+                        f"{end(each.mean for each in one.found):+.3g}" for end in (min, max)
+                    )
+                )
+                about = one.comparison
+                parts.append(
+                    f"{question}, {about.metric.replace('_', ' ')} after {about.round} rounds, "
+                    f"{about.first} minus {about.second}: {ends}"
+                )
+    found = [one.found for one in entry.answers.values()]
+    return "; ".join(parts or dict.fromkeys(found))
