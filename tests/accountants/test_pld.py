@@ -233,6 +233,7 @@ def test_gaussian_epsilons_are_the_librarys_and_never_below_the_exact_ones():
     assert module.gaussian_epsilon(math.inf, 1e-5) == math.inf
     assert module.gaussian_epsilon(0.0, 1e-5) == 0.0
     assert module.gaussian_epsilon(1e-310, 1e-5) == 0.0  # its noise is beyond the largest float
+    assert module.gaussian_epsilon(1e-17, 1e-5) == 0.0  # both chances are the same float
 
 
 def _gaussian_delta(gap, epsilon):
