@@ -48,6 +48,8 @@ def code_digest(cls: type) -> str | None:
         return None
 
 
+BLOCKS = "body", "handlers", "cases", "orelse", "finalbody"
+"""Fields of a syntax tree that hold statements, or parts with statements."""
 State = tuple[int, ...]
 
 _KNOWN: dict[tuple[object, ...], tuple[str, dict[str, State]]] = {}
@@ -146,9 +148,14 @@ def _state_now(path: str) -> State:
 
 
 @cache
+def _source(file: Path, state: State) -> bytes:
+    return file.read_bytes()
+
+
+@cache
 def _tree(file: Path, state: State) -> ast.Module:
     """The code of a file, without what does not run."""
-    return _Running().visit(ast.parse(file.read_bytes()))  # type: ignore[no-any-return]
+    return _Running().visit(ast.parse(_source(file, state)))  # type: ignore[no-any-return]
 
 
 @cache
@@ -159,20 +166,20 @@ def _file_digest(file: Path, state: State) -> str:
 def _text(node: object) -> str:
     """The code of a tree as text, alike in every version of Python. `ast.dump` is not: versions add
     fields, and differ in which empty ones they write."""
-    if isinstance(node, list):
-        return f"[{','.join(map(_text, node))}]"
-    if isinstance(node, ast.JoinedStr):  # some versions put empty texts between its parts
-        return _text([part for part in node.values if _text(part) != "''"])
     if isinstance(node, ast.Constant):
         return repr(node.value)
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    parts = [
-        f"{name}={_text(value)}"
-        for name, value in ast.iter_fields(node)
-        if value is not None and value != []
-    ]
-    return f"{type(node).__name__}({','.join(parts)})"
+    if isinstance(node, ast.JoinedStr):  # some versions put empty texts between its parts
+        return _text([part for part in node.values if _text(part) != "''"])
+    if isinstance(node, ast.AST):
+        parts = [
+            f"{name}={_text(value)}"
+            for name in node._fields
+            if (value := getattr(node, name, None)) is not None and value != []
+        ]
+        return f"{type(node).__name__}({','.join(parts)})"
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    return repr(node)
 
 
 @cache
@@ -181,9 +188,12 @@ def _file_imports(name: str, file: Path, state: State) -> frozenset[str]:
     is_package = file.stem == "__init__"
     package = name if is_package else name.rpartition(".")[0]
     tree = _tree(file, state)
+    text = _source(file, state)
     loaders = {"import_module", "__import__"} if file != PACKAGE / "__init__.py" else set()
+    if not any(loader.encode() in text for loader in loaders):
+        loaders = set()  # most files load no module by name, and looking at all calls takes long
     found = set[str]()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -191,12 +201,22 @@ def _file_imports(name: str, file: Path, state: State) -> frozenset[str]:
             found.add(base)
             found.update(f"{base}.{alias.name}" for alias in node.names)
             loaders |= {a.asname for a in node.names if a.asname and a.name in loaders}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) in loaders:
-            found.update(_loaded(node, package))
-    if is_package:
+    if loaders:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _called(node) in loaders:
+                found.update(_loaded(node, package))
+    if is_package and b"__all__" in text:
         found.update(f"{package}.{public}" for public in _all_names(tree))
     return frozenset(part for one in found for part in _with_parents(one))
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, and the parts that hold them."""
+    for field in BLOCKS:
+        own = getattr(tree, field, None)
+        for statement in own if isinstance(own, list) else ():
+            yield statement
+            yield from _statements(statement)
 
 
 def _absolute(package: str, level: int, name: str) -> str:
@@ -244,6 +264,18 @@ def _with_parents(name: str) -> Iterator[str]:
 
 class _Running(ast.NodeTransformer):
     """Removes docstrings, and imports for type checkers."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Visit statements alone: none is in an expression."""
+        for field in BLOCKS:
+            own = getattr(node, field, None)
+            if isinstance(own, list):
+                kept: list[ast.AST] = []
+                for statement in own:
+                    found = self.visit(statement)
+                    kept += found if isinstance(found, list) else [found] if found else []
+                setattr(node, field, kept)
+        return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
