@@ -14,6 +14,7 @@ from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
+from fedpriv.training.untouched import unchanged
 from fedpriv.util.work import Work
 
 
@@ -42,8 +43,9 @@ class BatchSums:
         stats: ContributionStats | None,
         alone: bool = False,
     ) -> None:
-        refuse_shared_state(model)
-        self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
+        with unchanged(model):
+            refuse_shared_state(model)
+            self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
         self.alone = alone

@@ -84,7 +84,7 @@ class _Evaluated(Work[Scores]):
     theta: Tensor
     records: Labelled
 
-    @property
+    @cached_property
     def batch_key(self) -> Hashable:
         chain = self._chain
         records = self.records
@@ -95,7 +95,7 @@ class _Evaluated(Work[Scores]):
         same = ((t.data_ptr(), t.shape, t.dtype) for t in (records.x, records.y))
         return chain.batch_key, self.evaluator.task, self.theta.dtype, *same
 
-    @property
+    @cached_property  # what a network looks like takes long to ask
     def _chain(self) -> LayerChain | None:
         return layer_chain(self.evaluator.model, tuple(self.records.x.shape[1:]))
 
