@@ -81,7 +81,8 @@ def main(args: list[str] | None = None) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        sys.exit(complain(FedprivError(": ".join(filter(None, (error.filename, error.strerror))))))
+        where = f"{error.filename}: " if error.filename else ""
+        sys.exit(complain(FedprivError(f"{where}{error.strerror}")))
     except TerminatedError as stop:
         print("; ".join(["fedpriv: terminated", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(143)

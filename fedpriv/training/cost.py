@@ -57,9 +57,13 @@ def measure_cost(
     with torch.no_grad():
         own(torch.zeros(1, *shape, dtype=dtype, device=device))
     parameters = sum(p.numel() for p in own.parameters())
-    products, activations = (sum(layer[place] for layer in found) for place in (0, 1))
-    steps = max([layer.steps for layer in found], default=1)
-    return ModelCost(parameters, len(found), products, activations, steps)
+    return ModelCost(
+        parameters,
+        layers=len(found),
+        products=sum(layer.products for layer in found),
+        activations=sum(layer.activations for layer in found),
+        steps=max([layer.steps for layer in found], default=1),
+    )
 
 
 def _cost(layer: nn.Module, y: object) -> _LayerCost:

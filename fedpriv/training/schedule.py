@@ -73,15 +73,15 @@ class BatchStep:
 
 
 STACK = 32
-"""Seats of a stack, or a divisor of their number: the numbers of so many users fill vectors of any
-processor, however few each has."""
+"""A stack has one seat or a multiple of so many. The numbers of so many users fill whole vectors of
+any processor, however few each user has."""
 ROWS = 256
 """Rows that the batches of a stack have together where its users have few each. On one core the
-creditcard MLP spends 0.2 ms a step on calls, and 1.7 microseconds a user and 0.9 a row on numbers;
-more seats would more often be empty."""
+creditcard MLP spends 0.2 ms a step on calls, and 1.7 microseconds a user and 0.9 a row on numbers.
+With more seats, more would be empty."""
 ALONE_FROM = 2**21
-"""Multiply-adds of a user's batch from which on it trains alone: its calls then take a third of its
-time, and a stack does not fit the processor's inner caches."""
+"""A user trains alone if its batch has so many multiply-adds. Calls then take a third of its time at
+most, and a stack would not fit the processor's inner caches."""
 
 
 @dataclass(frozen=True)
@@ -180,18 +180,19 @@ class Turn:
     begin: step of the stack with which it begins.
     seat: where.
     user: whose.
-    counts: whether somebody reads the result; else it is a copy.
+    read: whether somebody reads the result; else it is a copy.
     """
 
     begin: int
     seat: int
     user: int
-    counts: bool = True
+    read: bool = True
 
 
 def turns(steps: Sequence[int], seats: int) -> list[Turn]:
-    """When and where each user trains: whoever has most steps first, in the seat that is free
-    first. Copies follow until the last user is done, where nobody came of the first user.
+    """When and where each user trains. Those with most steps come first, each to the seat that is
+    free first. Then a seat trains copies of its last user until all users are done. A seat that had
+    no user trains copies of the first one.
 
     steps: of each user, (n,).
     """
@@ -246,8 +247,8 @@ class StackedBatches:
         self.epochs = epochs
         self.steps = epochs * self.batches
         self.seats = seats
-        #: Rows of each seat's epoch in `data`, in the order in which they are taken.
         width = int(((self.batches - 1) * size + last).max())
+        # Positions in `data` of each seat's records, in the order of the seat's current epoch.
         self._rows = np.zeros((seats, width), np.int64)
 
     def __iter__(self) -> Iterator[BatchStep]:
@@ -302,7 +303,7 @@ class StackedBatches:
         end: dict[int, list[Turn]] = {}
         for turn in each:
             begin.setdefault(turn.begin, []).append(turn)
-            if turn.counts:
+            if turn.read:
                 end.setdefault(turn.begin + int(self.steps[turn.user]) - 1, []).append(turn)
         length = max(end) + 1
         return _seats(begin), _seats(end), length

@@ -94,15 +94,9 @@ class ParameterLayout:
         rows = [stack.permute(dims).reshape(len(stack), -1) for _, stack, dims in each]
         return torch.cat(rows, 1)
 
-    def changes(
-        self, stacks: Sequence[Tensor], starts: Sequence[Tensor], found: Tensor | None = None
-    ) -> Tensor:
-        """Stacks minus the stacks `starts` (1, ...) as vectors (m, d), in one pass.
-
-        found: where they are written, or None for a new tensor.
-        """
-        if found is None:
-            found = stacks[0].new_empty((len(stacks[0]), sum(self.sizes)))
+    def changes(self, stacks: Sequence[Tensor], starts: Sequence[Tensor]) -> Tensor:
+        """Stacks minus the stacks `starts` (1, ...) as new vectors (m, d), in one pass."""
+        found = stacks[0].new_empty((len(stacks[0]), sum(self.sizes)))
         for change, stack, start in zip(self.stacks(found), stacks, starts):
             torch.sub(stack, start, out=change)
         return found

@@ -20,8 +20,8 @@ UNWRITTEN = 2
 
 @contextmanager
 def quick_end() -> Iterator[None]:
-    """Context after which the process ends as soon as all that asked for a call at its end has been
-    called and all open files are written. A defect ends it as Python does."""
+    """Context after which the process ends at once. Before, it calls what has asked within the
+    context to be called at the end, and writes all open files. A defect ends it as Python does."""
     code = None
 
     def end() -> None:
@@ -51,10 +51,8 @@ def write_open_files() -> dict[str, str]:
             try:
                 if not found.closed:
                     found.flush()
-            except BrokenPipeError:
-                pass
-            except ValueError:
-                pass  # what it wrote to has been taken away or closed
+            except (BrokenPipeError, ValueError):
+                pass  # its reader is gone, or what it wrote to has been closed
             except OSError as error:
                 unwritten[str(found.name)] = error.strerror or str(error)
     return unwritten

@@ -1,3 +1,5 @@
+"""Which users share a stack, when each has its turn, and which records a batch step takes."""
+
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +50,8 @@ def test_blocks_cover_the_users_and_hold_those_who_can_share_a_stack(counts, siz
 @settings(deadline=None)
 @given(counts_lists, st.integers(1, 70), st.booleans(), st.booleans(), st.sampled_from([0, 10**5]))
 def test_a_users_stack_follows_from_its_own_records(counts, size, pad, capped, products):
-    """Whoever else is there, and however large a full batch is because of others."""
+    """Other users change neither its seats nor its rows, even where the largest of them decides the
+    size of a full batch."""
     limits = Limits(user_bytes=1, row_bytes=1, budget=2**25, row_products=products)
     size = size if capped else int(counts.max())
     cap = size if capped else None
@@ -80,10 +83,10 @@ def test_the_seats_of_a_stack_follow_from_rows_and_memory(rows):
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(1, 9))
 def test_every_user_has_one_turn_and_no_seat_is_ever_empty(steps, seats):
     found = turns(steps, seats)
-    assert sorted(turn.user for turn in found if turn.counts) == list(range(len(steps)))
-    end = max(turn.begin + steps[turn.user] for turn in found if turn.counts)
+    assert sorted(turn.user for turn in found if turn.read) == list(range(len(steps)))
+    end = max(turn.begin + steps[turn.user] for turn in found if turn.read)
     for seat in range(seats):
-        own = sorted((t.begin, t.begin + steps[t.user], t.counts) for t in found if t.seat == seat)
+        own = sorted((t.begin, t.begin + steps[t.user], t.read) for t in found if t.seat == seat)
         assert own[0][0] == 0
         assert all(first[1] == second[0] for first, second in pairwise(own))
         assert own[-1][1] >= end

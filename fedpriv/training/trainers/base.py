@@ -275,23 +275,15 @@ class UserTrainer(BlockTrainer, Generic[State]):
         """Write the changes (n, d) of users who are done, and what their optimisers `kept`."""
         seats = _places(done.seats)
         users = _places(done.users)
-        if isinstance(users, slice):
-            self.changes(state, seats, changes[users])
-        else:
-            changes[users] = self.changes(state, seats)
+        changes[users] = self.changes(state, seats)
         for name, rows in kept.items():
             stacks = [stack[seats] for stack in state.slots[name]]
             counts = name in self.problem.recipe.optimizer.counters
             rows[users] = stacks[0].unsqueeze(1) if counts else self.layout.vectors(stacks)
 
-    def changes(
-        self, state: State, seats: slice | np.ndarray, found: Tensor | None = None
-    ) -> Tensor:
-        """Current minus starting parameters of the users in `seats`, (m, d).
-
-        found: where they are written, or None for a new tensor.
-        """
-        return self.layout.changes([stack[seats] for stack in state.parameters], self.starts, found)
+    def changes(self, state: State, seats: slice | np.ndarray) -> Tensor:
+        """Current minus starting parameters of the users in `seats`, (m, d)."""
+        return self.layout.changes([stack[seats] for stack in state.parameters], self.starts)
 
     def _stacks(self, seats: int) -> list[Tensor]:
         """Parameters of every seat, contiguous."""

@@ -91,12 +91,8 @@ class Sequential(UserTrainer[SequentialState]):
         if not self.shared.is_clean():
             raise _ChangedError
 
-    def changes(
-        self, state: SequentialState, seats: slice | np.ndarray, found: Tensor | None = None
-    ) -> Tensor:
-        return torch.sub(
-            state.flat, self.problem.start, out=found[0] if found is not None else None
-        )
+    def changes(self, state: SequentialState, seats: slice | np.ndarray) -> Tensor:
+        return (state.flat - self.problem.start).unsqueeze(0)
 
     def init(self, seats: int) -> SequentialState:
         assert seats == 1
