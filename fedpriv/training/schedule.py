@@ -80,8 +80,8 @@ ROWS = 256
 creditcard MLP spends 0.2 ms a step on calls, and 1.7 microseconds a user and 0.9 a row on numbers.
 With more seats, more would be empty."""
 ALONE_FROM = 2**21
-"""A user trains alone if its batch has so many multiply-adds. Calls then take a third of its time at
-most, and a stack would not fit the processor's inner caches."""
+"""A user trains alone if its batch has so many multiply-adds. Then calls take a third of its time
+at most, and a stack would not fit the inner caches of a processor."""
 
 
 @dataclass(frozen=True)
