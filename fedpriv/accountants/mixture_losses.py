@@ -15,6 +15,13 @@ from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf_pessimistic_connect_dot
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 
+LEAST_MOVED = 1e-6
+"""dp_accounting takes losses within 1e-8 of the smallest, ln(1 - p), for equal to it, where p is
+the probability that the mixture moves. For smaller p that would be a part of all losses, and deltas
+would come out too small."""
+LEAST_UNMOVED = 1e-12
+"""Below this, ln(1 - p) is rounded too much for dp_accounting."""
+
 
 class _MixtureLoss(MixtureGaussianPrivacyLoss):
     """Should dp_accounting rename the method, its own bisections would run again."""
@@ -51,11 +58,28 @@ def mixture_distribution(
 
     log_tail: ln of the probability mass that may be counted as delta.
     """
+    mixture = _computable(mixture)
     remove, add = (
         _one_direction(mixture, interval, log_tail, direction)
         for direction in (AdjacencyType.REMOVE, AdjacencyType.ADD)
     )
     return PrivacyLossDistribution(remove, add)
+
+
+def _computable(mixture: MixtureOfGaussiansDpEvent) -> MixtureOfGaussiansDpEvent:
+    """The mixture, or one that moves more often where dp_accounting cannot compute it. A mixture is
+    one that moves more often, sampled, and sampling never costs privacy."""
+    moves = np.array(mixture.sensitivities) > 0
+    shares = np.array(mixture.sampling_probs)
+    moved = shares[moves].sum()
+    if moved == 1 or LEAST_MOVED <= moved <= 1 - LEAST_UNMOVED:
+        return mixture
+    more = LEAST_MOVED if moved < LEAST_MOVED else 1.0
+    wider = np.where(moves, shares * (more / moved), 0.0)
+    wider[~moves] = (1 - more) / max(1, np.count_nonzero(~moves))
+    return MixtureOfGaussiansDpEvent(
+        mixture.standard_deviation, mixture.sensitivities, tuple(wider.tolist())
+    )
 
 
 def _one_direction(

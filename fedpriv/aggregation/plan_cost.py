@@ -9,14 +9,17 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.certificates.authorship import all_built_in
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 
 
 def rounds_alike(algo: Algorithm, mechanisms: Iterable[Mechanism]) -> bool:
-    """Whether the queries of all rounds may have the same events: the method says so, and no
-    message repeats earlier ones."""
-    return algo.rounds_alike and all(mechanism.mixing is None for mechanism in mechanisms)
+    """Whether the queries of all rounds may have the same events: a method of the framework says
+    so, and no message repeats earlier ones. The word of others is not taken: it is the base class's
+    where they say nothing, and two rounds that are alike tell nothing of those between them."""
+    alike = all_built_in(algo) and algo.rounds_alike
+    return alike and all(mechanism.mixing is None for mechanism in mechanisms)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,6 @@ class PlanCost:
 
         observer: add the events of this observer only.
         """
-        # The method's word, which its last round can refute.
         alike = self.rounds_alike and list(self.events(1)) == list(self.events(until))
         rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
         for number in rounds:

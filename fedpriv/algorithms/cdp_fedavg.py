@@ -267,18 +267,18 @@ class CdpFedAvg(RecordMethod):
         else:
             # Gaussian releases: k records move a release k times as far as one record.
             k = self.records_per_user or 1
+            noise = self.noise(draft)
             needed = [
                 gaussian_noise(
-                    k * self._gap(silo, draft) * math.sqrt(rounds), self.epsilon, self.delta
+                    k * self._gap(silo, draft, noise) * math.sqrt(rounds), self.epsilon, self.delta
                 )
                 for silo, rounds in taken.items()
             ]
         return {UPDATE: draft.mechanism.with_noise(max(needed))}
 
-    def _gap(self, silo: int, draft: Plan) -> float:
+    def _gap(self, silo: int, draft: Plan, noise: StepNoise) -> float:
         """The distance of neighbours for `observer` after one round, in standard deviations at
         noise multiplier 1."""
-        noise = self.noise(draft)
         [target, *_] = self.targets(draft.federation)
         observer = draft.observer(self.observer)
         view = ObservedRelease(Request(noise), draft, self.contributors, target, observer, 1, silo)

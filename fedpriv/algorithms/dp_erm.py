@@ -22,8 +22,9 @@ releases:
   silos' messages. The bound therefore holds for every loss and every observer, however the silos
   synchronise.
 - Sum: only the noise of the last steps counts. Let h of the E silos in the sum hide their noise
-  from the observer. Given everything before the last steps, the sum is Gaussian with variance
-  h (eta sigma)^2, where eta is the rate of the round's last step. A record moves the sum by at most
+  from the observer. Given everything before the last steps, the sum is Gaussian. Its variance is
+  the sum of (eta sigma)^2 over these silos, where eta is the rate of the round's last step. Where
+  sigma is smaller in larger silos, those with the least count. A record moves the sum by at most
   K eta 2G / n_j: step i moves the silo's model by eta_i 2G / n_j, and each later step t shrinks
   that by 1 - eta_t lambda. This holds for losses that are convex and beta-smooth when clipped, and
   eta_t <= 2 / (beta + 2 lambda). With eta_t = 2 / (lambda (t + gamma)) the product of these
@@ -170,8 +171,9 @@ class DpErm(RecordMethod):
         def noisy_steps(records: int) -> Steps:
             noise_size = self.noise_size_of(records, federation)
             moved = 2.0 * noise_size
-            in_message = rate / noise_size
-            return Steps(self.local_steps, moved, records, noise_size / slowest, in_message)
+            grid = noise_size / slowest
+            noise = 1 / noise_size  # without the rate: the events of all rounds are equal
+            return Steps(self.local_steps, moved, records, grid, rate / noise_size, noise)
 
         alone = not self._synchronised(plan.n_summed, federation.n_silos)
         return (Request(StepNoise(noisy_steps, self._drift(plan)), stateful=alone),)

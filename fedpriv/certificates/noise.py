@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.events import RELEASED_MODEL, REPLACE
 from fedpriv.certificates.drift import Drift
@@ -80,13 +81,16 @@ class SumNoise(ReleaseNoise):
         n_summed = view.n_summed
         observer = view.observer
         single = observer.sees_messages
-        replaced = view.target.adjacency == REPLACE
+        # A record that comes or goes replaces the vector of a user who has others.
+        part = view.target.unit != "user" and not view.contributors.one_silo
+        replaced = part or view.target.adjacency == REPLACE
         reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
         reach *= view.row.weight
         moved = (reach * view.bound + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name
         if not view.contributors.one_silo:
-            rate = 1.0 if observer.sees_sample else view.contributors.rate
+            # No bound is known for two sampled vectors, neither of which is zero.
+            rate = 1.0 if observer.sees_sample or replaced else view.contributors.rate
             hidden = view.unknown_shares / n_summed
             return Release(name, moved, hidden), Coins(rate), observer.subtracts or _seen_by(view)
         silos = 1 if single else max(1, view.unknown_shares)
@@ -162,6 +166,8 @@ class Steps:
         of all rounds.
     in_message: the opposite factor of this round, which converts the units of the last step's noise
         to those of a message.
+    noise: standard deviation of the last step's noise in a message, in units that all silos share;
+        None: `in_message`.
     """
 
     touched: int
@@ -169,6 +175,12 @@ class Steps:
     size: float
     grid: float
     in_message: float
+    noise: float | None = None
+
+    @property
+    def deviation(self) -> float:
+        """See `noise`."""
+        return self.in_message if self.noise is None else self.noise
 
 
 @dataclass(frozen=True)
@@ -179,8 +191,9 @@ class StepNoise(ReleaseNoise):
 
     - Local: each noisy step is one release. This holds for every loss and every observer.
     - Sum: only the noise of the last steps counts. Given everything before it, the sum is Gaussian
-      with the variance of the last steps of the silos whose noise the observer does not know. A
-      record moves it by the distance it moves its steps, times the drift.
+      with the variance of the last steps of the silos whose noise the observer does not know. Silos
+      may differ in their noise, and those with the least are counted. A record moves the sum by the
+      distance it moves its steps, times the drift.
 
     steps: noisy steps of a silo, as a function of its number of records.
     drift: bound on how far the steps after the first spread two models apart.
@@ -209,15 +222,42 @@ class StepNoise(ReleaseNoise):
         alone = "only the silo's own noise counts"
         if observer.sees_messages:
             return local, (alone, f"the {observer.name} sees every silo's noised message")
-        hidden = max(1, view.unknown_shares)
+        silos = max(1, view.unknown_shares)
         whole = self.drift.factor * steps.touched * steps.moved / steps.size + rounded
-        summed = Release(name, whole, hidden)
+        summed = Release(name, whole, self._hidden(view, steps, silos))
         if summed.gap < local.gap:
-            why = (f"the last steps' noise of {hidden} silos hides the sum", self.drift.reason)
+            why = (f"the last steps' noise of {silos} silos hides the sum", self.drift.reason)
             return summed, (*why, *observer.subtracts)
         unknown = math.isinf(self.drift.factor)
         reason = (f"no better bound for the sum: {self.drift.reason}",) if unknown else ()
         return local, (alone, *reason)
+
+    def _hidden(self, view: ObservedRelease, own: Steps, silos: int) -> float:
+        """Variance of the last steps' noise of `silos` silos, the record's own and those with the
+        least, over that of its own silo: which silos are in the sum is not known beforehand."""
+        hidden = 1.0
+        left = silos - 1
+        for deviation, times in self._deviations(view).items():
+            others = min(times - (deviation == own.deviation), left)
+            hidden += others * (deviation / own.deviation) ** 2
+            left -= others
+        return hidden
+
+    def _deviations(self, view: ObservedRelease) -> dict[float, int]:
+        """Each deviation of the last steps' noise in a message, in ascending order, and how many of
+        the invited silos have it. All parts of the data ask for it, so it is counted once."""
+        about = view.plan.federation.silo_records, view.request.invited
+        known: dict[str, Any] = vars(self)
+        before, found = known.get("counted", (about, None))
+        if found is None or any(one is not other for one, other in zip(before, about)):
+            records = view.plan.federation.silo_records
+            counts = Counter[float]()
+            for size, times in Counter(records[s] for s in view.request.silos(view.plan)).items():
+                # A silo without records takes no steps.
+                counts[self.steps(size).deviation if size else 0.0] += times
+            found = dict(sorted(counts.items()))
+            known["counted"] = about, found
+        return found  # type: ignore[no-any-return]
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return PUBLIC_SIZES, PUBLIC_COHORT

@@ -153,6 +153,33 @@ def test_silos_of_different_sizes():
         )
 
 
+def test_larger_silos_hide_a_small_one_with_less_noise_than_its_own():
+    """sigma falls with a silo's own size. Two silos of 40 records add two hundredths to the noise
+    variance of one of 4, and not twice the whole."""
+    sizes = (4, 40, 40)
+    algo = replace(ALGO, clip=0.05, noise_multiplier=3.0)
+    federation = Federation(3, 3, 10, sizes, loss=CONVEX)
+    plan = make_plan(algo, Gaussian(0.05, 3.0), Masked(), federation=federation)
+    certified = {
+        (event.observer, event.scope): event.certified.noise_multiplier
+        for event in only_query(algo, plan).events
+    }
+    assert certified["released model", "silo0"] == pytest.approx(1.5 * 1.02**0.5)
+    assert certified["released model", "silo1"] == pytest.approx(1.5 * 102**0.5, rel=1e-6)
+    assert certified["silo", "silo0"] == pytest.approx(1.5 * 1.01**0.5)
+    silos, noise = silos_of(sizes), []
+    quiet = replace(algo, noise_multiplier=0.0)
+
+    def average(algo, silos, seed=0):
+        [(theta, _, _)] = rounds_of(prepared(algo, silos, Masked(), seed=seed), 1)
+        return theta
+
+    for seed in range(30):
+        noise += list(average(algo, silos, seed) - average(quiet, silos, seed))
+    gap = np.linalg.norm(average(quiet, [flipped(silos[0], 0), *silos[1:]]) - average(quiet, silos))
+    assert gap / np.std(noise) == pytest.approx(1 / certified["server", "silo0"], rel=0.15)
+
+
 def test_without_noise_nothing_is_claimed_or_certified():
     federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
     for mechanism in (NoMechanism(), Gaussian(2.0, 0.0)):

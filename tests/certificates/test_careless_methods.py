@@ -5,10 +5,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
-from test_derive import USER, claimed, plan
+from test_derive import MODEL, NOISE, USER, claimed, plan
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.algorithms.uldp import UldpSgd
@@ -160,6 +162,22 @@ def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, bat
     assert all(why in event.assumptions[-1] for event in query.events)
 
 
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_a_record_that_leaves_a_user_with_others_replaces_the_users_vector(adjacency, rate):
+    """It moves from one end of the ball to the other, and with a sample neither vector is zero."""
+    users = Users(sampled=rate)
+    [query] = asked([Request(SumNoise())], plan(MODEL), users, (Target("record", adjacency),))
+    assert {event.certified for event in query.events} == {GaussianDpEvent(NOISE / 2)}
+
+
+def test_one_record_turns_a_users_clipped_vector_round():
+    """The mean of a large gradient and a small opposite one; without the large one."""
+    vectors = torch.tensor([[-499.5, 0.0], [1.0, 0.0]])
+    with_both, without = Gaussian(1.0, NOISE).bound(vectors)[0]
+    assert float((with_both - without).norm()) == 2.0
+
+
 def test_dp_sgd_on_coins_is_not_certified_for_replaced_records():
     """Poisson batches of rate 1 had half the distance of a replaced record."""
     request = Request(DpSgdNoise(lambda records: (3, 1.0)))
@@ -181,6 +199,25 @@ def test_a_forecast_does_not_believe_that_rounds_are_alike():
     forecast = EpsilonForecast.of(replace(exp, algo=Louder(**values)))
     one, two = (forecast.rows_at([rounds])[0].certified for rounds in (1, 2))
     assert 2 * one < two
+
+
+@dataclass(frozen=True)
+class LouderBetween(UldpSgd):
+    """Its rounds have little noise, but for the first and the last one."""
+
+    def requests(self, round, plan):
+        noise = 1.0 if round in (1, 5) else 0.2
+        return (Request(SumNoise(lambda n_summed: noise), recipe=self.recipe(plan)),)
+
+
+def test_a_forecast_and_a_target_look_at_the_rounds_between_the_first_and_the_last():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "rounds=5", "accountant.target=3")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    forecast = EpsilonForecast.of(replace(exp, algo=LouderBetween(**values)))
+    ledger = Ledger(exp.accountant)
+    for round in range(1, 6):
+        ledger.record(forecast.cost.events(round))
+    assert headline(forecast.rows_at([5])) == headline(ledger.rows(5)) <= 3
 
 
 @dataclass(frozen=True)
