@@ -71,7 +71,7 @@ def _computable(mixture: MixtureOfGaussiansDpEvent) -> MixtureOfGaussiansDpEvent
     one that moves more often, sampled, and sampling never costs privacy."""
     moves = np.array(mixture.sensitivities) > 0
     shares = np.array(mixture.sampling_probs)
-    moved = shares[moves].sum()
+    moved = float(shares[moves].sum())
     if moved == 1 or LEAST_MOVED <= moved <= 1 - LEAST_UNMOVED:
         return mixture
     more = LEAST_MOVED if moved < LEAST_MOVED else 1.0

@@ -262,10 +262,11 @@ class _TrainingLoop:
         """Open the run's records. Returns the ledger of all rounds begun so far."""
         damaged = self.records.open(self.log.name)
         ledger = Ledger(self.experiment.accountant)
+        silos = self.records.earlier_silos
         for past, times in self.records.charged_twice.items():
-            ledger.record(events_of(self.prepared.queries(past)), times)
+            ledger.record(events_of(self.prepared.queries(past, silos)), times)
         for past in range(1, self.records.completed + 1):
-            ledger.record(events_of(self.prepared.queries(past)))
+            ledger.record(events_of(self.prepared.queries(past, silos)))
             if past in damaged:
                 self.records.epsilons(ledger.rows(past))
         return ledger
@@ -296,7 +297,10 @@ class _TrainingLoop:
         others were lost."""
         accountant = self.experiment.accountant
         if accountant.target is not None:
-            return bool(self.records.charged_twice or self.prepared.absent)
+            lost = (
+                self.prepared.absent or self.records.earlier_silos != self.prepared.settings.silos
+            )
+            return bool(self.records.charged_twice or lost)
         return accountant.budget is not None or bool(self.experiment.algo.budget_limits)
 
     def _exceeded(self, rows: list[EpsilonRow]) -> str | None:

@@ -43,6 +43,8 @@ ON_A_GPU = (
 
 LOST = "lost_parties"
 """The entry of status.json with the parties that were lost, by round."""
+LEFT_OUT = "left_out"
+"""The entry of status.json with the silos that the run has gone on without."""
 OTHER_REPEATS = (
     "a party was lost, so rounds that were repeated may have had another model and the same noise: "
     "with noise from the operating system each attempt would be charged, and here it is not"
@@ -139,6 +141,21 @@ class RunRecords:
         so the second attempt shows nothing new."""
         return self.repeated if self.options.system else {}
 
+    @cached_property
+    def earlier_silos(self) -> tuple[str, ...]:
+        """The silos that the rounds of earlier processes are charged with. No checkpoint says when
+        some were left out, and a silo knows a larger share of the noise of fewer: these are as few
+        as there may have been."""
+        known = self._left_out if self.saved else frozenset()
+        return self.prepared.fewest(known)
+
+    @property
+    def _left_out(self) -> frozenset[str]:
+        """Silos that this process or an earlier one has gone on without."""
+        known = read_status(self.folder.path).get(LEFT_OUT)
+        earlier = map(str, known) if isinstance(known, list) else ()
+        return self.prepared.absent.union(earlier)
+
     def open(self, tracker: str) -> list[int]:
         """Open the tables, or cut them back to the checkpoint.
 
@@ -201,6 +218,8 @@ class RunRecords:
         """Write down the parties that were lost since the last call, in the log and in status.json,
         where those of earlier processes stay."""
         losses = self.prepared.losses
+        if self.prepared.absent:  # before the next round is charged without them
+            self.folder.status(**{LEFT_OUT: sorted(self._left_out)})
         if not losses:
             return
         known = read_status(self.folder.path).get(LOST)
@@ -261,8 +280,6 @@ class RunRecords:
         if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
-        if self.prepared.absent:
-            self.folder.status(left_out=sorted(self.prepared.absent))
         self.folder.save_model(self.prepared.parameters(state))
 
     def _changes(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -221,9 +222,25 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         for name in sorted(self.session.lost - self.absent):
             self.losses.setdefault(round, {})[name] = self.session.why_lost(name)
 
-    def queries(self, round: int) -> tuple[Query, ...]:
-        """The queries of a round. Depends on no data."""
-        return self.algo.queries(round, self.settings.present_plan(self.silos))
+    def queries(self, round: int, silos: tuple[str, ...] | None = None) -> tuple[Query, ...]:
+        """The queries of a round. Depends on no data.
+
+        silos: names of the silos that take part; None: those that do now.
+        """
+        return self.algo.queries(round, self.settings.present_plan(silos or self.silos))
+
+    def fewest(self, lost: Collection[str]) -> tuple[str, ...]:
+        """The fewest silos that earlier rounds may have had.
+
+        lost: names of the parties that were lost in them.
+        """
+        names = self.settings.silos
+        left = tuple(name for name in names if name not in lost)
+        continues = self.aggregation.abort_policy.continues_with
+        for number in range(max(1, len(left)), len(names)):
+            if continues(number):
+                return (*left, *(name for name in names if name in lost))[:number]
+        return names
 
     def estimate(self, round: int, rounds: int) -> Estimate | None:
         """The estimated cost of the exchanges of `rounds` rounds, starting at `round`; None if the

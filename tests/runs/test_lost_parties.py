@@ -7,10 +7,14 @@ from interrupted import Death as Interruption
 from interrupted import dies_in
 from runs import experiment
 
-from fedpriv.runs.folder import read_status
+from fedpriv.engines.inprocess import InProcess
+from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.runs.records import OTHER_REPEATS
+from fedpriv.testing import experiment as small
 from fedpriv.testing.deaths import Death, Mortal
+from fedpriv.testing.experiments import SMALL
+from fedpriv.testing.faults import Faulty, drop
 
 AFTER_ITS_MESSAGE = 2
 """Wakes of a silo in a plain sum before it would return."""
@@ -63,3 +67,28 @@ def test_the_status_of_a_run_without_losses_has_no_such_entry(tmp_path):
 def test_a_party_that_dies_in_the_first_set_up_is_recorded(tmp_path):
     status = trained(tmp_path / "run", 1, Death("silo1", 0, 0))
     assert status["lost_parties"] == {"0": {"silo1": "silent"}}
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_a_resumed_run_knows_that_rounds_had_fewer_silos(tmp_path):
+    """Of the noise of five silos one knows a fifth, of that of nine a ninth."""
+    words = ("preset.n_silos=9", "aggregation=admm", "aggregation.preset=null")
+    words += ("aggregation.iterations=32", "aggregation.beyond_safe=true", "randomness=system")
+    words += ("aggregation.least_peers=3", "algo=uldp_naive", "algo.noise_multiplier=5")
+    silent = tuple(drop(exchange=n, sender=f"silo{k}") for n in range(2, 60) for k in range(3, 7))
+
+    def trained(folder, rounds, faults=(), resume=False):
+        exp = small(*SMALL, *words, f"rounds={rounds}", "quiet=true")
+        train(replace(exp, engine=Faulty(InProcess(), faults)), "", folder, resume)
+        rows = RunFolder(folder).rows("epsilon.csv")
+        of_silo = {row["round"]: row["certified"] for row in rows if row["observer"] == "silo"}
+        return float(of_silo["8"])
+
+    whole = trained(tmp_path / "whole", 8)
+    fewer = trained(tmp_path / "fewer", 8, silent)
+    with dies_in(9, sums=[]), pytest.raises(Interruption):
+        trained(tmp_path / "dead", 9, silent)
+    left_out = read_status(tmp_path / "dead")["left_out"]
+    assert left_out == ["silo3", "silo4", "silo5", "silo6"]
+    (tmp_path / "dead" / "epsilon.csv").unlink()  # written anew from the ledger
+    assert whole < fewer <= trained(tmp_path / "dead", 9, resume=True)
