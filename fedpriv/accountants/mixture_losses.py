@@ -76,7 +76,7 @@ def _computable(mixture: MixtureOfGaussiansDpEvent) -> MixtureOfGaussiansDpEvent
         return mixture
     more = LEAST_MOVED if moved < LEAST_MOVED else 1.0
     wider = np.where(moves, shares * (more / moved), 0.0)
-    wider[~moves] = (1 - more) / max(1, np.count_nonzero(~moves))
+    wider[np.argmin(moves)] += 1 - more
     return MixtureOfGaussiansDpEvent(
         mixture.standard_deviation, mixture.sensitivities, tuple(wider.tolist())
     )
