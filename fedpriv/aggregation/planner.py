@@ -103,6 +103,7 @@ class Planner:
             self.streams,
             self.optimizer,
             checked=all_built_in(aggregation, *mechanisms.values(), *components(self.algo))
+            and federation.own_distance
             and self.has_passed,
             own_observers=all_built_in(aggregation),
         )

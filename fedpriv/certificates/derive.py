@@ -87,6 +87,7 @@ def plan_queries(
             sensitivity=request.noise.sensitivity(n_summed),
             stateful=request.stateful or parameters.mechanism.mixing is not None,
             derived=plan.own_observers
+            and plan.federation.own_distance
             and all_built_in(
                 request,
                 author if _rests_on_author(request, contributors) else None,

@@ -37,6 +37,8 @@ class Federation:
     records_per_user: largest number of training records of a user, over all silos; None: no bound.
     loss: proven convexity and smoothness of the loss; None: nothing is proven.
     stability: distance of neighbouring data sets after preprocessing, before the first event.
+    own_distance: whether classes of the framework state this distance. What another allocator, or
+        another method's choice of records, says of it is its author's word.
     """
 
     n_users: int
@@ -47,6 +49,7 @@ class Federation:
     records_per_user: int | None = None
     loss: ConvexLoss | None = None
     stability: Stability = NO_STAGES
+    own_distance: bool = True
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.certificates.authorship import all_built_in, components
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocation import Allocation
@@ -16,7 +17,7 @@ from fedpriv.data.base import Corpus, Records
 from fedpriv.data.digest import digest_allocation
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
-from fedpriv.data.stability import UNSTATED_CHOICE
+from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
 from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
 from fedpriv.models.network import Network
 from fedpriv.parties.party import PartySpec, silo_name
@@ -216,9 +217,10 @@ def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
 
 
 def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]:
-    allocation = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
-    require_kept(allocation, corpus.train, exp.data, exp.allocator.invents_users)
-    allocation = _chosen(exp.algo, allocation, exp.data)
+    given = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
+    require_kept(given, corpus.train, exp.data, exp.allocator.invents_users)
+    allocation = _chosen(exp.algo, given, exp.data)
+    alike = allocation.stability == given.stability or _chooses_as_known(exp.algo)
     sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
     federation = replace(
@@ -226,6 +228,7 @@ def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]
         silo_records=sizes,
         records_per_user=bound,
         stability=allocation.stability,
+        own_distance=alike and (given.stability == UNSTATED or all_built_in(exp.allocator)),
     )
     return allocation, federation
 
@@ -244,6 +247,13 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
     if grown and stated:
         return chosen
     return replace(chosen, stability=before.then(UNSTATED_CHOICE))
+
+
+def _chooses_as_known(algo: Algorithm) -> bool:
+    """Whether the framework's own code chooses the training records, and states how stable that
+    is."""
+    choices = (getattr(type(part), "training_records", None) for part in (algo, *components(algo)))
+    return all(one is None or one.__module__.startswith("fedpriv.") for one in choices)
 
 
 def _specs(

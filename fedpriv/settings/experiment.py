@@ -28,8 +28,10 @@ from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable
 from fedpriv.aggregation.plan_cost import rounds_alike
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.certificates.authorship import all_built_in
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.base import DataSet
+from fedpriv.data.stability import UNSTATED
 from fedpriv.engines.base import Engine
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
@@ -192,13 +194,15 @@ class Experiment:
     @property
     def federation(self) -> Federation:
         """The public sizes that are known before data are read."""
+        stability = self.allocator.stability(self.data)
         return Federation(
             self.allocator.n_users,
             self.allocator.n_silos,
             self.model.size(self.data.shape, self.data.outputs),
             records_per_draw=self.data.records_per_draw,
             loss=convex_loss(self.model, self.data.task, self.data.outputs),
-            stability=self.allocator.stability(self.data),
+            stability=stability,
+            own_distance=stability == UNSTATED or all_built_in(self.allocator),
         )
 
     @property

@@ -18,6 +18,8 @@ from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.noise import DpSgdNoise, NoNoise, SumNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.certificates.sampling import Poisson, WithoutReplacement
+from fedpriv.data.allocate import Allocator
+from fedpriv.data.stability import LOADED, OWN_USERS, Stability
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
@@ -346,3 +348,41 @@ def test_a_recipe_trains_users_only(contributors):
     request = Request(SumNoise(), recipe=Recipe(1, None, 0.1))
     with pytest.raises(ValueError, match="a recipe trains users, not"):
         asked([request], plan(), contributors)
+
+
+@dataclass(frozen=True)
+class ByRank(Allocator):
+    """Says that users keep their records, and draws them by rank: one absent moves all borders."""
+
+    def stability(self, data):
+        return Stability(LOADED, (OWN_USERS,))
+
+    def allocate(self, records, data, streams):
+        rank = np.argsort(np.argsort(records.x[:, 0], kind="stable"), kind="stable")
+        user = rank * self.n_users // len(rank)
+        return self._allocation(user, user % self.n_silos, np.ones(len(user), bool), data)
+
+
+@dataclass(frozen=True)
+class OwnChoice(UldpSgd):
+    """Says that its choice of records is stable."""
+
+    def training_records(self, allocation, data):
+        return replace(allocation, stability=allocation.stability.then(OWN_USERS))
+
+
+@pytest.mark.parametrize("who", ["allocator", "method"])
+def test_an_authors_word_for_the_distance_of_neighbours_is_declared(who, tmp_path):
+    words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
+    exp = experiment(*words, "preset.n_silos=2")
+    if who == "allocator":
+        exp = replace(exp, allocator=ByRank(8, 2))
+    else:
+        values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+        exp = replace(exp, algo=OwnChoice(**values))
+    train(exp, "{}", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["epsilon"] is not None
+    assert not status["dp_valid"]
+    rows = EpsilonForecast.of(exp).rows_at([1])
+    assert {row.status for row in rows} == {"declared"}
