@@ -4,9 +4,12 @@ functions. All of it may change after the network is made, and some of it hides 
 from __future__ import annotations
 
 import dis
+import random
+from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -17,6 +20,8 @@ from types import (
 )
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
 STARTS = "forward", "__call__", "__getattr__", "__getattribute__", "__torch_function__", "train"
@@ -36,7 +41,15 @@ BLIND = {
 """Names that tell a tensor from what stands for it in a trace."""
 BLIND_OPERATIONS = {"MATCH_CLASS": "a class pattern", "PUSH_EXC_INFO": "with or try"}
 """Operations that do, or that catch a trace's errors."""
+SEEDED: tuple[object, ...] = (
+    random._inst,
+    np.random.mtrand._rand,
+    torch.default_generator,
+)
+"""The generators that modules draw from."""
 PURE_MODULES = {"math", "operator", "_operator", "builtins"}
+SMALL = 2**16
+"""Bytes of an array up to which a change of its numbers is seen."""
 PLAIN = bool, int, float, complex, str, bytes, type(None)
 
 
@@ -170,6 +183,34 @@ class _Reading:
             self._class(value)
         elif not _is_pure(value):
             self.found.hidden = self.found.hidden or name
+            self.found.seen[name, _state(value)] = None
+
+
+def _state(value: Any) -> Hashable:
+    """What a pass may change in `value`, as far as it is known: what a generator draws next, and
+    the numbers of a tensor, a small array or a collection. The generators of modules do not count:
+    training seeds them."""
+    owner = getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType | type):
+        value = owner  # as in `draw = generator.random`
+    if any(value is own for own in SEEDED):
+        return None
+    match value:
+        case torch.Generator():
+            return value.get_state().cpu().numpy().tobytes()
+        case np.random.Generator():
+            return repr(value.bit_generator.state)
+        case np.random.RandomState():
+            return repr(value.get_state())
+        case random.Random():
+            return value.getstate()
+        case torch.Tensor() if not value.is_inference():
+            return value._version
+        case np.ndarray() if value.nbytes <= SMALL:
+            return value.tobytes()
+        case deque() | set() | bytearray() | count():
+            return repr(value)
+    return None
 
 
 def _is_pure(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -24,3 +24,20 @@ def one_thread(wanted: bool) -> Iterator[None]:
     finally:
         if wanted:
             torch.set_num_threads(before)
+
+
+@contextmanager
+def kept_threads() -> Iterator[Callable[[bool], None]]:
+    """Context after which there are as many processor threads as before. What it gives is called
+    with whether what comes next has one thread; else it has as many as before."""
+    before = torch.get_num_threads()
+
+    def choose(one: bool) -> None:
+        wanted = 1 if one else before
+        if torch.get_num_threads() != wanted:
+            torch.set_num_threads(wanted)
+
+    try:
+        yield choose
+    finally:
+        choose(False)

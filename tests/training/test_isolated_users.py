@@ -167,3 +167,60 @@ def test_nothing_of_a_user_stays_in_the_memory_of_the_next(wrong):
     first, *others = data.users.tolist()
     assert not np.isfinite(sick[first]).all()
     assert all(np.array_equal(sick[user], healthy[user]) for user in others)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_user_has_its_own_number_of_threads(monkeypatch):
+    """The largest user of a block once decided for all: two threads part a row of softplus in
+    other places, where numbers that fill no vector round differently."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(8, 4099), nn.Softplus(), nn.Linear(4099, 3))
+    products = 4099 * 11
+    monkeypatch.setattr("fedpriv.training.trainers.base.WORTH_THREADS", 15 * products)
+    data = silo([10, 20], (8,), Classification())
+    recipe = Recipe(3, None, 0.1)
+    both = changes(model, data, Classification(), recipe)
+    first, second = data.users.tolist()
+    assert np.array_equal(
+        changes(model, without(data, 1), Classification(), recipe)[first], both[first]
+    )
+    assert np.array_equal(
+        changes(model, without(data, 0), Classification(), recipe)[second], both[second]
+    )
+    assert torch.get_num_threads() == 2
+
+
+class OfHalves(nn.Module):
+    """Computes in numbers of 16 bits: 32 users with odd numbers of them do not fill whole vectors,
+    and the last users are rounded in another way, though seldom."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 7), nn.Linear(7, 3)
+
+    def forward(self, x):
+        return self.last(nn.functional.gelu(self.first(x).half()).float())
+
+
+@pytest.mark.parametrize("size", [None, 16])
+def test_users_of_short_numbers_keep_every_bit(size):
+    recipe = Recipe(20, size, 0.5)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = OfHalves()
+        data = silo([25 if size else 9] * 33, (6,), Classification(), seed)
+        whole = changes(model, data, Classification(), recipe, streams=Streams(3))
+        for gone in (range(16), range(17, 33)):
+            rest = data
+            for place in reversed(gone):
+                rest = without(rest, place)
+            few = changes(model, rest, Classification(), recipe, streams=Streams(3))
+            assert [user for user in few if not np.array_equal(few[user], whole[user])] == []

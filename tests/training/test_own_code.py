@@ -1,7 +1,10 @@
 """A network's code that a trace does not show, or that changes after the trace."""
 
+import itertools
 import random
+from collections import deque
 
+import numpy as np
 import pytest
 import torch
 from one_by_one import one_by_one, silo, trained
@@ -10,7 +13,7 @@ from torch.nn import functional
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
-from fedpriv.training.description import Recipe
+from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, layer_chain, mapped
 from fedpriv.training.vectors import flatten
@@ -229,6 +232,62 @@ def test_a_network_that_counts_in_a_variable_is_refused():
     model, data, task = Remembers(), silo([3, 9, 1], (6,), Classification()), Classification()
     with pytest.raises(ConfigError, match="changes no variable outside the network"):
         trained(model, flatten(model), data, task, Recipe(1, None, 0.1))
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+NUMPY = np.random.default_rng(0)
+PYTHON = random.Random(0)
+BOUND = np.random.default_rng(0).random
+ARRAY = np.zeros(1)
+TENSOR = torch.zeros(1)
+SEEN = deque([0], maxlen=3)
+NUMBERS = itertools.count()
+
+
+def counted(array):
+    array[0] += 1
+    return float(array[0])
+
+
+def seen_before():
+    SEEN.append(SEEN[-1] + 1)
+    return SEEN[-1]
+
+
+class ReadsOutside(nn.Module):
+    """Scales by a number from a variable outside the network, which moves on."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+        self.draw = draw
+
+    def forward(self, x):
+        return self.last(self.first(x)) * (1 + self.draw())
+
+
+DRAWS = {
+    "torch": lambda: torch.rand((), generator=GENERATOR),
+    "numpy": lambda: NUMPY.random(),
+    "python": lambda: PYTHON.random(),
+    "method": lambda: BOUND(),
+    "array": lambda: counted(ARRAY),
+    "tensor": lambda: float(TENSOR.add_(1)),
+    "deque": seen_before,
+    "count": lambda: next(NUMBERS),
+}
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_network_that_draws_from_a_variable_is_refused(name, trainer):
+    """What a user drew depended on who had trained before."""
+    model = ReadsOutside(DRAWS[name])
+    data, task = silo([3, 9, 1], (6,), Classification()), Classification()
+    with pytest.raises(ConfigError, match="changes no variable outside the network"):
+        trained(
+            model, flatten(model), data, task, Recipe(1, None, 0.1), execution=Execution(trainer)
+        )
 
 
 BENT = True

@@ -159,3 +159,15 @@ def test_large_recurrent_layers_train_one_user_after_the_other(states, name):
 def test_an_embedding_multiplies_nothing():
     cost = measure_cost(Tokens(), (4,), torch.int64)
     assert (cost.parameters, cost.products) == (11 * 5 + 6 * 3, 5 * 3)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_number_of_threads_does_not_choose_the_trainer(threads):
+    """A stack trains on one thread; several would part its numbers inside a vector."""
+    model = nn.Sequential(nn.Linear(6, 129), nn.Softplus(), nn.Linear(129, 3))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert selected(model, (6,), [9, 9]) == {"Vmapped": [0, 1]}
+    finally:
+        torch.set_num_threads(before)

@@ -25,7 +25,7 @@ from fedpriv.training.schedule import (
     blocks_of,
     shapes,
 )
-from fedpriv.training.threads import one_thread
+from fedpriv.training.threads import kept_threads
 from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
@@ -212,11 +212,14 @@ class UserTrainer(BlockTrainer, Generic[State]):
         slots = self._fresh_slots(memory)
         changes = self.problem.start.new_empty((len(counts), len(self.problem.start)))
         kept = {} if memory is None else {name: self._room(name, len(counts)) for name in slots}
-        work = min(int(counts[0]), users.size) * self.problem.cost.products
-        # Several threads would share a stack's numbers by their seat in it.
-        with one_thread(work < WORTH_THREADS or seats > 1):
+        work = np.minimum(counts, users.size) * self.problem.cost.products
+        with kept_threads() as choose:
+            # Several threads would share a stack's numbers by their seat in it.
+            choose(seats > 1)
             state = self.init(seats)
             for step in steps:
+                if seats == 1 and len(step.begin.users):
+                    choose(bool(work[step.begin.users[0]] < WORTH_THREADS))
                 self._begin(state, step.begin, slots, users.dropout)
                 self.step(state, step)
                 if len(step.end.seats):
