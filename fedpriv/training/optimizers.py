@@ -27,6 +27,10 @@ class LocalOptimizer(ABC):
     """A first-order optimiser. Every user starts every round with fresh slots, unless the method
     keeps them.
 
+    A step treats all numbers of a user alike. It must not depend on which parameter they belong to:
+    a trainer hands over a stack for each parameter, perhaps with its dimensions in another order,
+    or one stack for all of them.
+
     A new optimiser names its slots and moves stacks of parameters:
 
     >>> import torch
