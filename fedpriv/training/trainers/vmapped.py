@@ -16,7 +16,7 @@ from fedpriv.training.modes import in_mode
 from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.untouched import appearance, has_hidden_attributes
+from fedpriv.training.untouched import appearance, has_hidden_attributes, has_hooks
 from fedpriv.training.vectors import ParameterLayout, call, flatten, unflatten
 
 COPIES = 5
@@ -56,13 +56,13 @@ class Vmapped(UserTrainer[TrainerState]):
         batch = step.batch
         active = state.parameters[0][: len(batch.x)]
         with in_mode(self.model, train=True):
-            self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
+            self._descend(state, [self.gradients(active, batch.x.clone(), batch.y, batch.weight)])
 
 
 def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
     """Whether vmap can run the problem's model in training on batches of `rows` records, and a
     user's bits do not depend on its seat in a stack."""
-    if own_code(problem.model).hidden is not None:
+    if own_code(problem.model).hidden is not None or has_hooks(problem.model):
         return False
     seats = Vmapped(problem).limits.stack(rows)
     if has_hidden_attributes(problem.model) or seats == 1:
@@ -97,7 +97,7 @@ def _equal_in_every_seat(
     try:
         with in_mode(own, train=True):
             found = vmap(grad(outputs_sum), randomness="error")(*users)
-    except RuntimeError:
+    except Exception:  # of vmap, or of the network's own code, which need not know such records
         return False
     if appearance(own) != before:
         return False  # it remembers, and users of a stack would share that
