@@ -21,10 +21,14 @@ REAL = torch.float32, torch.float64
 
 @cached_by_model
 def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) -> None:
-    """Raise ConfigError unless every parameter is trained, by its gradient alone.
+    """Raise ConfigError unless the network can be copied and every parameter is trained, by its
+    gradient alone.
 
     types: the parameters are all of one of these.
     """
+    for name, own in model.named_parameters():
+        if isinstance(own, nn.UninitializedParameter):
+            raise refused(model, f"no lazy parameters before a first pass ({name})")
     names = " or ".join(str(dtype).removeprefix("torch.") for dtype in types)
     first = next((own.dtype for own in model.parameters()), types[0])
     for name, own in model.named_parameters():
@@ -43,6 +47,11 @@ def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) ->
         if part._forward_pre_hooks and any(isinstance(own, Tensor) for own in vars(part).values()):
             allowed = "weights of torch.nn.utils.parametrizations, not recomputed by a hook"
             raise refused(part, f"{allowed} (layer {name})")
+    try:
+        copy.deepcopy(model)
+    except Exception as error:  # of an attribute
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise refused(model, f"a network that copy.deepcopy copies ({line[:90]})") from error
 
 
 def _overlapping(model: nn.Module) -> tuple[str, str] | None:

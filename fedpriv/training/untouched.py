@@ -244,7 +244,8 @@ def _tensor(own: Tensor | None) -> Hashable:
         return None
     hooks = own._backward_hooks
     marks = frozen(_marks(own)) if vars(own) else None
-    return id(own), own.requires_grad, own.dtype, own.shape, tuple(hooks) if hooks else None, marks
+    shape = None if isinstance(own, nn.UninitializedParameter) else own.shape
+    return id(own), own.requires_grad, own.dtype, shape, tuple(hooks) if hooks else None, marks
 
 
 _SEEN: ContextVar[tuple[nn.Module, Hashable] | None] = ContextVar("_SEEN", default=None)
