@@ -64,7 +64,7 @@ class Evaluator:
         """Mean loss over the records and the task's metrics at theta (d,)."""
         return run_work(_Evaluated(self, theta, records))
 
-    @torch.inference_mode()
+    @torch.no_grad()  # and no inference mode: a forward pass may compute gradients of its own
     def run(self, theta: Tensor, records: Labelled) -> Scores:
         """The same, computed at once."""
         self._flat.copy_(theta)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.errors import require
+from fedpriv.errors import ConfigError, require
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.supported import SUPPORTED
@@ -23,6 +23,14 @@ from fedpriv.training.modes import kept_generators
 from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
 from fedpriv.training.untouched import untouched
+
+
+class _Uncalled(nn.Module):
+    """In the place of a dropout layer that a pass over zeros does not call: nobody knows the shape
+    of its masks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise ConfigError("model", "Dropout", "dropout that every record calls")
 
 
 class RecordDropout:
@@ -90,6 +98,11 @@ class RecordDropout:
             "called once"
         )
         require(once, "model", type(self.model).__name__, allowed)
+        called = {name for name, _, _ in found}
+        for layer, name in names.items():
+            if f"{name}.mask" not in called:
+                parent, _, child = name.rpartition(".")
+                setattr(self.model.get_submodule(parent), child, _Uncalled())
         return found
 
     def masks(self, keys: np.ndarray, step: int) -> dict[str, Tensor]:

@@ -176,7 +176,8 @@ def may_remember(model: nn.Module) -> bool:
 
 def has_hooks(model: nn.Module) -> bool:
     """Whether functions of somebody else run within its passes."""
-    return any(vars(part)[name] for part in model.modules() for name in HOOKS)
+    everywhere = any(getattr(torch_module, name) for name in GLOBAL_HOOKS)
+    return everywhere or any(vars(part)[name] for part in model.modules() for name in HOOKS)
 
 
 def has_hidden_attributes(model: nn.Module) -> bool:

@@ -338,6 +338,43 @@ def test_scores_are_those_of_fresh_copies(build):
         assert torch.equal(theta, flatten(model))
 
 
+class Forces(Net):
+    """Computes gradients of its own, in evaluation too."""
+
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.requires_grad_()
+            energy = super().forward(x).square().sum()
+            [forces] = torch.autograd.grad(energy, x, create_graph=True)
+        return forces[:, :3]
+
+
+def test_networks_that_compute_gradients_are_evaluated():
+    model, theta, data = problem(Forces)
+    score, _ = Evaluator(model, TASK).evaluate(theta, Labelled(data.x, data.y))
+    weight = torch.full((len(data.x),), 1 / len(data.x))
+    assert score == pytest.approx(TASK.loss(model(data.x.clone()), data.y, weight).item())
+
+
+class DropsSome(Net):
+    """Not the records of zeros that show the shapes of masks."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = functional.softsign(self.first(x))
+        return self.last(self.drop(h) if x.mean() > 0 else h)
+
+
+def test_dropout_whose_masks_are_unknown_is_refused():
+    """It kept everything."""
+    model, theta, data = problem(DropsSome)
+    with pytest.raises(ConfigError, match="model=Dropout: dropout that every record calls"):
+        sums("steps", model, data)(theta)
+
+
 GENERATOR = np.random.default_rng(0)
 COUNTER = torch.zeros(())
 
