@@ -99,7 +99,7 @@ class RecordDropout:
         )
         require(once, "model", type(self.model).__name__, allowed)
         called = {name for name, _, _ in found}
-        for layer, name in names.items():
+        for name in names.values():
             if f"{name}.mask" not in called:
                 parent, _, child = name.rpartition(".")
                 setattr(self.model.get_submodule(parent), child, _Uncalled())
