@@ -133,6 +133,20 @@ class Overwrites(Base):
         return torch.relu_(h) + self.second(h) + h
 
 
+class AddsToRecords(Base):
+    """In place, which a trace takes for a sum; what was read before has changed."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.second, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        before = x
+        x += x
+        return self.last(self.second(self.first(x)) + before)
+
+
 class SqueezesOne(Base):
     def middle(self, h):
         return self.second(h.squeeze())
@@ -147,6 +161,7 @@ FALLING = [
     Wraps,
     Remembers,
     Overwrites,
+    AddsToRecords,
     SqueezesOne,
 ]
 
