@@ -134,7 +134,7 @@ class Overwrites(Base):
 
 
 class AddsToRecords(Base):
-    """In place, which a trace takes for a sum; what was read before has changed."""
+    """In place, which a trace takes for a sum that nobody reads."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +144,7 @@ class AddsToRecords(Base):
     def forward(self, x):
         before = x
         x += x
-        return self.last(self.second(self.first(x)) + before)
+        return self.last(self.second(self.first(before)))
 
 
 class SqueezesOne(Base):
