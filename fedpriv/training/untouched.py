@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 
+from fedpriv.errors import ConfigError
 from fedpriv.training.own_code import frozen, own_code
 
 HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
@@ -115,12 +116,15 @@ def _forward_of(of: type[nn.Module]) -> Any:
 
 def appearance(model: nn.Module) -> Hashable:
     """What may change what a network computes, except for the values of its parameters and buffers:
-    types, settings, hooks, patches, which parameters are trained, and what their code reads."""
+    types, settings, hooks, patches, which parameters are trained, and what their code reads.
+
+    Raises ConfigError for a network with parts in TorchScript, whose classes do not say that.
+    """
     known = _SEEN.get()
     if known is not None and known[0] is model:
         return known[1]
-    code = tuple(own_code(model).seen), changed_classes(model)
-    return _torch(), code, tuple(map(_appearance, model.modules()))
+    parts = tuple(map(_appearance, model.modules()))
+    return _torch(), tuple(own_code(model).seen), changed_classes(model), parts
 
 
 def _torch() -> Hashable:
@@ -139,6 +143,8 @@ _INTERNAL = len(_INTERNAL_NAMES)
 def _appearance(part: nn.Module) -> Hashable:
     own = vars(part)
     kind = type(part)
+    if isinstance(part, torch.jit.ScriptModule):
+        raise ConfigError("model", kind.__name__, "networks in Python, not in TorchScript")
     found: list[Hashable] = [id(part), id(kind), id(kind.forward)]
     if parameters := own["_parameters"]:
         found += map(_tensor, parameters.values())

@@ -310,6 +310,18 @@ def plain_as(model):
     return copy.deepcopy(model).float()
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_torchscript_is_refused(inside):
+    model = torch.jit.script(plain())
+    model = nn.Sequential(model) if inside else model
+    data, theta = silo(COUNTS, (6,), TASK), flatten(model)
+    for trainer in ("auto", "sequential"):
+        with pytest.raises(ConfigError, match="networks in Python, not in TorchScript"):
+            trained(model, theta, data, TASK, Recipe(1, None, 0.1), execution=Execution(trainer))
+    with pytest.raises(ConfigError, match="networks in Python, not in TorchScript"):
+        network_checks.refuse_shared_state(model)
+
+
 def test_a_lazy_layer_without_weights_is_refused():
     model = nn.Sequential(nn.LazyLinear(5), nn.Linear(5, 3))
     with pytest.raises(ConfigError, match=r"model=Sequential: no lazy parameters .*\(0.weight\)"):
