@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
-from fedpriv.training.modes import in_mode
-from fedpriv.training.vectors import call, flatten, unflatten
+from fedpriv.training.vectors import flatten, taken_gradient, unflatten
 from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
@@ -56,21 +55,23 @@ class Evaluator:
         self.task = task
         self.batch = batch
         self._flat = flatten(self.model)
-        for (name, own), view in zip(
-            self.model.named_parameters(), unflatten(self.model, self._flat).values()
-        ):
+        self._own = dict(self.model.named_parameters())
+        self._views = unflatten(self.model, self._flat)
+        for name, own in self._own.items():
             assert own.dtype == self._flat.dtype, name
-            own.data = view
 
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
         return run_work(_Evaluated(self, theta, records))
 
-    @torch.inference_mode()
+    @torch.no_grad()  # and no inference mode: a forward pass may compute gradients of its own
     def run(self, theta: Tensor, records: Labelled) -> Scores:
         """The same, computed at once."""
         self._flat.copy_(theta)
-        pieces = [self.model(rows) for rows in torch.split(records.x, self.batch)]
+        for name, own in self._own.items():
+            own.data = self._views[name]  # a forward pass may give a parameter other data
+        # It may overwrite the records, too.
+        pieces = [self.model(rows.clone()) for rows in torch.split(records.x, self.batch)]
         outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
         loss = float(self.task.loss(outputs, records.y, records.weight))
         return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
@@ -146,14 +147,18 @@ def training_loss(
     loss = 0.0
     squares = 0.0
     gradient = torch.zeros_like(theta, dtype=torch.float64)
-    with torch.enable_grad(), in_mode(model, train=False):
-        for x, y in silos:
-            vector = theta.clone().requires_grad_()
-            weight = theta.new_full((len(x),), 1 / len(x))
-            part = task.loss(call(model, unflatten(model, vector), x), y, weight)
-            own = torch.autograd.grad(part, vector)[0].double()
-            loss += float(part.detach()) / len(silos)
-            squares += float(own.square().sum()) / len(silos)
-            gradient += own / len(silos)
+    own = copy.deepcopy(model).eval().requires_grad_(True)
+    leaves = list(own.parameters())
+    for x, y in silos:
+        for leaf, start in zip(leaves, unflatten(own, theta.detach().clone()).values()):
+            leaf.data = start
+        weight = theta.new_full((len(x),), 1 / len(x))
+        with torch.enable_grad():
+            part = task.loss(own(x.clone()), y, weight)
+            torch.autograd.backward(part)
+        found = torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]).double()
+        loss += float(part.detach()) / len(silos)
+        squares += float(found.square().sum()) / len(silos)
+        gradient += found / len(silos)
     spread = max(squares - float(gradient.square().sum()), 0.0)
     return TrainingLoss(loss, gradient, math.sqrt(spread))

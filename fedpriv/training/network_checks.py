@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import torch
@@ -10,18 +11,24 @@ from torch import Tensor, nn
 
 from fedpriv.errors import ConfigError
 from fedpriv.training.cached_by_model import cached_by_model
-from fedpriv.training.modes import seeded_dropout
-from fedpriv.training.untouched import appearance
+from fedpriv.training.modes import kept_generators, seeded_dropout
+from fedpriv.training.own_code import own_code
+from fedpriv.training.untouched import appearance, has_hooks
+from fedpriv.training.vectors import call, flatten, load, unflatten
 
 REAL = torch.float32, torch.float64
 
 
 @cached_by_model
 def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) -> None:
-    """Raise ConfigError unless every parameter is trained, by its gradient alone.
+    """Raise ConfigError unless the network can be copied and every parameter is trained, by its
+    gradient alone.
 
     types: the parameters are all of one of these.
     """
+    for name, own in model.named_parameters():
+        if isinstance(own, nn.UninitializedParameter):
+            raise refused(model, f"no lazy parameters before a first pass ({name})")
     names = " or ".join(str(dtype).removeprefix("torch.") for dtype in types)
     first = next((own.dtype for own in model.parameters()), types[0])
     for name, own in model.named_parameters():
@@ -40,6 +47,11 @@ def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) ->
         if part._forward_pre_hooks and any(isinstance(own, Tensor) for own in vars(part).values()):
             allowed = "weights of torch.nn.utils.parametrizations, not recomputed by a hook"
             raise refused(part, f"{allowed} (layer {name})")
+    try:
+        copy.deepcopy(model)
+    except Exception as error:  # of an attribute
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise refused(model, f"a network that copy.deepcopy copies ({line[:90]})") from error
 
 
 def _overlapping(model: nn.Module) -> tuple[str, str] | None:
@@ -101,17 +113,70 @@ def remembers(model: nn.Module) -> ConfigError:
 
 
 def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Whether a training pass over records of `shape` changes attributes of a network's parts."""
+    """Whether a training pass over records of `shape` changes attributes of a network's parts, or
+    what a later pass computes."""
     own = copy.deepcopy(model).train()
     before = Memory(own)
-    device = next((each.device for each in own.parameters()), None)
-    with torch.no_grad(), seeded_dropout(device or torch.device("cpu"), 0):
+    device = _device(own)
+    with torch.no_grad(), seeded_dropout(device, 0):
         own(torch.zeros((2, *shape), dtype=dtype, device=device))
     try:
         before.require_unchanged()
     except ConfigError:
         return True
-    return False
+    return not _repeats([own] * 3, shape, dtype)
+
+
+@cached_by_model
+def refuse_outside_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raise ConfigError if a training pass changes what another copy of the network computes, as a
+    generator or a counter does that is no part of it."""
+    if own_code(model).hidden is None and not has_hooks(model):
+        return
+    if not _repeats([copy.deepcopy(model) for _ in range(3)], shape, dtype):
+        raise changes_outside(model)
+
+
+def changes_outside(model: nn.Module) -> ConfigError:
+    """The error for a network whose users would share what its code changes."""
+    return refused(model, "code that changes no variable outside the network")
+
+
+def _repeats(copies: list[nn.Module], shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether the last of three passes, in training mode from equal seeds, computes what the first
+    has computed from equal records; the second has others."""
+    device = _device(copies[0])
+    for one, other in _examples((2, *shape), dtype, device):
+        try:
+            found = [_seeded_pass(own.train(), x) for own, x in zip(copies, (one, other, one))]
+        except Exception:  # of the network's own code, which need not know such records
+            continue
+        before, _, after = found
+        if device.type == "cuda":  # whose sums have no fixed order
+            return torch.allclose(before, after, rtol=1e-3, atol=1e-5, equal_nan=True)
+        return torch.equal(before.nan_to_num(), after.nan_to_num())
+    return True
+
+
+def _seeded_pass(compute: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    with torch.no_grad(), seeded_dropout(x.device, 0):
+        return compute(x.clone()).clone()
+
+
+def _examples(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pairs of batches: random ones, if they are no tokens, then zeros, which every embedding
+    knows."""
+    generator = torch.Generator().manual_seed(1)
+    one, other = torch.randn((2, *shape), generator=generator).to(device)
+    if dtype.is_floating_point:
+        yield one.to(dtype), other.to(dtype)
+    yield torch.zeros_like(one, dtype=dtype), torch.zeros_like(one, dtype=dtype)
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next((own.device for own in model.parameters()), torch.device("cpu"))
 
 
 def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
@@ -152,18 +217,51 @@ def torch_func_obstacle(
 
 @cached_by_model
 def vmap_batches(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Whether torch.func.vmap knows how to batch every operation of a network on batches of
-    `shape`. It knows none of torch's recurrent layers."""
-    device = next((own.device for own in model.parameters()), None)
-    try:
-        with torch.no_grad():
-            records = torch.zeros((1, *shape), dtype=dtype, device=device)
-            torch.func.vmap(model, randomness="different")(records)
-    except RuntimeError as error:
-        if "atching rule" not in str(error):
-            raise
-        return False
-    return True
+    """Whether torch.func computes the gradients of a network on batches of `shape`: it knows every
+    operation, and the network's code reads the parameters that it is given.
+
+    It knows none of torch's recurrent layers, no checkpoints, and no branches that depend on
+    values. Raises what the network itself raises on zeros.
+    """
+    own = copy.deepcopy(model).train()
+    device = _device(own)
+    records = torch.zeros((1, *shape), dtype=dtype, device=device)
+
+    def outputs_sum(vector: Tensor, x: Tensor) -> Tensor:
+        return call(own, unflatten(own, vector), x).sum()
+
+    each = torch.func.vmap(torch.func.grad(outputs_sum), (None, 0), randomness="different")
+    with kept_generators(device):
+        try:
+            with torch.no_grad():
+                torch.func.vmap(own, randomness="different")(records)
+            each(flatten(own), records)
+        except Exception:  # of torch.func; the network's own code raises it again
+            with torch.no_grad():
+                copy.deepcopy(model).train()(records[0])
+            return False
+    return _reads_given_parameters(model, shape, dtype)
+
+
+def _reads_given_parameters(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether outputs at given parameters are those of a network that has them. Those that its code
+    finds in a list or a closure stay its own."""
+    start = flatten(model)
+    generator = torch.Generator().manual_seed(1)
+    other = start + 0.1 * torch.randn(len(start), generator=generator).to(start)
+    own, loaded = (copy.deepcopy(model).train() for _ in range(2))
+    load(loaded, other)
+
+    def given(x: Tensor) -> Tensor:
+        return call(own, unflatten(own, other), x)
+
+    for x, _ in _examples(shape, dtype, start.device):
+        try:
+            want, found = (_seeded_pass(compute, x) for compute in (loaded, given))
+        except Exception:  # of the network's own code, which need not know such records
+            continue
+        return torch.allclose(want, found, rtol=1e-3, atol=1e-5, equal_nan=True)
+    return False
 
 
 def refused(part: nn.Module, allowed: str) -> ConfigError:

@@ -28,6 +28,8 @@ STARTS = "forward", "__call__", "__getattr__", "__getattribute__", "__torch_func
 """Methods that run without being named."""
 BLIND = {
     "__class__",
+    "__dict__",
+    "_parameters",
     "eval",
     "exec",
     "hasattr",
@@ -36,9 +38,13 @@ BLIND = {
     "is_tensor",
     "isinstance",
     "issubclass",
+    "named_parameters",
+    "parameters",
+    "state_dict",
     "type",
+    "vars",
 }
-"""Names that tell a tensor from what stands for it in a trace."""
+"""Names that tell a tensor from what stands for it in a trace, or that find parameters."""
 BLIND_OPERATIONS = {"MATCH_CLASS": "a class pattern", "PUSH_EXC_INFO": "with or try"}
 """Operations that do, or that catch a trace's errors."""
 SEEDED: tuple[object, ...] = (
@@ -54,7 +60,8 @@ PLAIN = bool, int, float, complex, str, bytes, type(None)
 
 
 def frozen(value: object) -> Hashable | None:
-    """What `value` is, if numbers, texts and their collections say it all; else None."""
+    """What `value` is, if numbers, texts and their collections say it all; else None. Collections
+    of other types may have attributes, too."""
     if isinstance(value, PLAIN):
         return type(value), value
     if isinstance(value, dict):
@@ -62,6 +69,9 @@ def frozen(value: object) -> Hashable | None:
     elif isinstance(value, tuple | list):
         parts = value
     else:
+        return None
+    attributes = getattr(value, "__dict__", None)
+    if attributes and attributes is not value:
         return None
     found = tuple(map(frozen, parts))
     return None if None in found else (type(value).__name__, found)

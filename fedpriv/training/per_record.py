@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from fedpriv.models.tasks import Task
+from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.network_checks import Memory, torch_func_obstacle, vmap_batches
 from fedpriv.training.untouched import has_hidden_attributes
-from fedpriv.training.vectors import call, unflatten
+from fedpriv.training.vectors import call, taken_gradient, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
@@ -34,37 +35,41 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     sound where neighbours replace a record, not where they remove one.
     """
 
+    def mean_loss(outputs: Tensor, y: Tensor) -> Tensor:
+        return task.loss(outputs, y, torch.full((group,), 1 / group, device=outputs.device))
+
     def loss(
-        parameters: dict[str, Tensor],
-        x: Tensor,
-        y: Tensor,
-        buffers: dict[str, Tensor],
-        network: nn.Module = model,
+        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
     ) -> Tensor:
-        outputs = call(network, parameters, x, buffers)
-        return task.loss(outputs, y, torch.full((group,), 1 / group, device=x.device))
+        return mean_loss(call(model, parameters, x, buffers), y)
 
     one = grad(loss)
     batched = vmap(one, in_dims=(None, 0, 0, 0), randomness="different")
 
-    def one_by_one(
-        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """For networks with an operation that vmap cannot batch, such as a GRU's. Its gradients are
-        autograd's: a recurrent layer on a GPU asks where its weights lie, which the tensors of
-        torch.func cannot tell."""
-        leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
-        found = []
-        memory = Memory(model)
+    def one_by_one(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+        """For networks that torch.func cannot compute, such as those with a GRU. Their gradients
+        are autograd's, at the parameters of a copy."""
         hidden = has_hidden_attributes(model)
+        own = _own_copy(model)
+        for part, template in zip(own.modules(), model.modules()):
+            part.training = template.training
+        memory = Memory(own)
+        found = []
         for i in range(len(x)):
-            own = {name: buffer[i] for name, buffer in buffers.items()}
+            if hidden:
+                own = copy.deepcopy(model)
+            leaves = list(own.parameters())
+            for leaf, piece in zip(leaves, unflatten(own, theta).values()):
+                leaf.data = piece.clone()
+                leaf.grad = None
+            masks = {name: buffer[i] for name, buffer in buffers.items()}
             with torch.enable_grad():
-                network = copy.deepcopy(model) if hidden else model
-                mean = loss(leaves, x[i], y[i], own, network)
-            found.append(torch.autograd.grad(mean, [*leaves.values()], materialize_grads=True))
+                read = x[i].clone()  # which it may overwrite
+                outputs = functional_call(own, masks, (read,)) if masks else own(read)
+                torch.autograd.backward(mean_loss(outputs, y[i]))
+            found.append(torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]))
         memory.require_unchanged()  # what a record leaves would move the gradients of the next ones
-        return {name: torch.stack(pieces) for name, pieces in zip(leaves, zip(*found))}
+        return torch.stack(found)
 
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
@@ -72,11 +77,18 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
         if obstacle is not None:
             raise obstacle
-        each = batched if vmap_batches(model, x.shape[1:], x.dtype) else one_by_one
-        named = each(unflatten(model, theta), x, y, buffers)
+        if not vmap_batches(model, x.shape[1:], x.dtype):
+            return one_by_one(theta, x, y, buffers)
+        named = batched(unflatten(model, theta), x.clone(), y, buffers)  # which it may overwrite
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
     return gradients
+
+
+@cached_by_model
+def _own_copy(model: nn.Module) -> nn.Module:
+    """A copy with parameters of its own."""
+    return copy.deepcopy(model, {id(each): each for each in model.buffers()})
 
 
 def most_numbers(device: torch.device) -> int:

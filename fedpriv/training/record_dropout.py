@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.errors import require
+from fedpriv.errors import ConfigError, require
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.supported import SUPPORTED
@@ -23,6 +23,14 @@ from fedpriv.training.modes import kept_generators
 from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
 from fedpriv.training.untouched import untouched
+
+
+class _Uncalled(nn.Module):
+    """In the place of a dropout layer that a pass over zeros does not call: nobody knows the shape
+    of its masks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise ConfigError("model", "Dropout", "dropout that every record calls")
 
 
 class RecordDropout:
@@ -50,11 +58,14 @@ class RecordDropout:
                 p = float(layer.p)
                 own = MaskedDropout(p, support.dropout) if p else nn.Identity()
                 setattr(self.model.get_submodule(parent), child, own)
-        self.model.to(example.device)
+        with torch.no_grad():  # LSTM layers keep the weights that they compute in this call
+            self.model.to(example.device)
         self.layers = self._probe(example)
 
     def _probe(self, example: Tensor) -> list[tuple[str, MaskedDropout, torch.Size]]:
         """The dropout layers that a forward pass calls, see `layers`."""
+        batches = vmap_batches(self.model, tuple(example.shape), example.dtype)
+        own = copy.deepcopy(self.model)  # a pass may leave something in a network
         found: list[tuple[str, MaskedDropout, torch.Size]] = []
 
         def note(layer: nn.Module, read: tuple[Tensor, ...]) -> None:
@@ -64,20 +75,17 @@ class RecordDropout:
             found.append((f"{names[layer]}.mask", layer, coins))
 
         names = {
-            layer: name
-            for name, layer in self.model.named_modules()
-            if isinstance(layer, MaskedDropout)
+            layer: name for name, layer in own.named_modules() if isinstance(layer, MaskedDropout)
         }
-        hooks = [layer.register_forward_pre_hook(note) for layer in names]
+        for layer in names:
+            layer.register_forward_pre_hook(note)
         try:
             with torch.no_grad(), kept_generators(example.device):
                 before = _beside_torch()
-                if vmap_batches(self.model, tuple(example.shape), example.dtype):
-                    found.clear()
-                    torch.func.vmap(self.model, randomness="error")(example.unsqueeze(0))
+                if batches:
+                    torch.func.vmap(own, randomness="error")(example.unsqueeze(0))
                 else:
-                    found.clear()
-                    _require_no_draws(self.model, example)
+                    _require_no_draws(own, example)
                 if _beside_torch() != before:
                     raise RuntimeError("the network draws random numbers of Python or numpy")
             once = len({name for name, _, _ in found}) == len(found)
@@ -85,14 +93,16 @@ class RecordDropout:
             if "random" not in str(error):
                 raise
             once = False
-        finally:
-            for hook in hooks:
-                hook.remove()
         allowed = (
             "random numbers in training only from nn.Dropout, Dropout1d, 2d and 3d, each layer "
             "called once"
         )
         require(once, "model", type(self.model).__name__, allowed)
+        called = {name for name, _, _ in found}
+        for name in names.values():
+            if f"{name}.mask" not in called:
+                parent, _, child = name.rpartition(".")
+                setattr(self.model.get_submodule(parent), child, _Uncalled())
         return found
 
     def masks(self, keys: np.ndarray, step: int) -> dict[str, Tensor]:

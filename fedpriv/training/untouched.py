@@ -19,9 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as torch_module
 
+from fedpriv.errors import ConfigError
 from fedpriv.training.own_code import frozen, own_code
 
 HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+CONTENTS = *HOOKS, "_parameters", "_buffers", "_modules"
+"""What a module keeps in dictionaries of its own."""
 GLOBAL_HOOKS = tuple(
     name
     for name, value in vars(torch_module).items()
@@ -113,12 +116,15 @@ def _forward_of(of: type[nn.Module]) -> Any:
 
 def appearance(model: nn.Module) -> Hashable:
     """What may change what a network computes, except for the values of its parameters and buffers:
-    types, settings, hooks, patches, which parameters are trained, and what their code reads."""
+    types, settings, hooks, patches, which parameters are trained, and what their code reads.
+
+    Raises ConfigError for a network with parts in TorchScript, whose classes do not say that.
+    """
     known = _SEEN.get()
     if known is not None and known[0] is model:
         return known[1]
-    code = tuple(own_code(model).seen), changed_classes(model)
-    return _torch(), code, tuple(map(_appearance, model.modules()))
+    parts = tuple(map(_appearance, model.modules()))
+    return _torch(), tuple(own_code(model).seen), changed_classes(model), parts
 
 
 def _torch() -> Hashable:
@@ -137,6 +143,8 @@ _INTERNAL = len(_INTERNAL_NAMES)
 def _appearance(part: nn.Module) -> Hashable:
     own = vars(part)
     kind = type(part)
+    if isinstance(part, torch.jit.ScriptModule):
+        raise ConfigError("model", kind.__name__, "networks in Python, not in TorchScript")
     found: list[Hashable] = [id(part), id(kind), id(kind.forward)]
     if parameters := own["_parameters"]:
         found += map(_tensor, parameters.values())
@@ -172,16 +180,39 @@ def may_remember(model: nn.Module) -> bool:
     return any(True for _ in model.buffers()) or has_hidden_attributes(model)
 
 
+def has_hooks(model: nn.Module) -> bool:
+    """Whether functions of somebody else run within its passes."""
+    everywhere = any(getattr(torch_module, name) for name in GLOBAL_HOOKS)
+    return everywhere or any(vars(part)[name] for part in model.modules() for name in HOOKS)
+
+
 def has_hidden_attributes(model: nn.Module) -> bool:
-    """Whether an attribute of a module outside torch is neither plain nor a function without
+    """Whether an attribute of a module or of a parameter is neither plain nor a function without
     variables of its own."""
-    return not all(
-        frozen(value) is not None or _is_pure(value)
-        for part in model.modules()
-        if not type(part).__module__.startswith("torch.nn.")
-        for name, value in vars(part).items()
-        if name not in _INTERNAL_NAMES
-    )
+    if any(frozen(_marks(own)) is None for own in model.parameters() if vars(own)):
+        return True
+    return not all(frozen(value) is not None or _is_pure(value) for value in _attributes(model))
+
+
+def _attributes(model: nn.Module) -> Iterator[object]:
+    """Attributes of modules, without those that every module has, and the private ones of torch's
+    own layers."""
+    for part in model.modules():
+        trusted = type(part).__module__.startswith("torch.nn.")
+        for name, value in vars(part).items():
+            if name not in _INTERNAL_NAMES and not (trusted and _is_torchs_own(name, value)):
+                yield value
+
+
+def _marks(parameter: Tensor) -> dict[str, object]:
+    """What somebody has attached to a parameter. torch's compiler leaves marks of its own."""
+    return {n: own for n, own in vars(parameter).items() if not n.startswith("_dynamo")}
+
+
+def _is_torchs_own(name: str, value: object) -> bool:
+    """Whether an attribute of a layer of torch may be one that torch has given it, and does not
+    change: recurrent layers keep private lists of weights, parametrizations settings."""
+    return name.startswith("_") or not isinstance(value, Tensor | list | dict | set)
 
 
 class Snapshot:
@@ -191,38 +222,37 @@ class Snapshot:
         self.model = model
         self.attributes = [vars(part) for part in model.modules()]
         self.values = [list(own.values()) for own in self.attributes]  # alive: ids stay theirs
-        self.hooks = [own[name] for own in self.attributes for name in HOOKS]
-        self.count = sum(map(len, self.hooks))
+        self.contents = [own[name] for own in self.attributes for name in CONTENTS]
+        self.inside = [list(own.values()) for own in self.contents]
         self.parameters = list(model.parameters())
+        self.marks = [frozen(_marks(own)) for own in self.parameters]
         self.before = appearance(model) if self._has_collections() else None
 
     def holds(self) -> bool:
         """Whether it looks the same."""
+        both = ((self.attributes, self.values), (self.contents, self.inside))
         same = all(
             len(own) == len(values) and all(map(is_, own.values(), values))
-            for own, values in zip(self.attributes, self.values)
+            for each in both
+            for own, values in zip(*each)
         )
-        if not same or sum(map(len, self.hooks)) != self.count:
+        if not same or [frozen(_marks(own)) for own in self.parameters] != self.marks:
             return False
         if any(own._backward_hooks or not own.requires_grad for own in self.parameters):
             return False
         return self.before is None or appearance(self.model) == self.before
 
     def _has_collections(self) -> bool:
-        return any(
-            isinstance(value, list | dict)
-            for part, own in zip(self.model.modules(), self.attributes)
-            if not type(part).__module__.startswith("torch.nn.")
-            for name, value in own.items()
-            if name not in _INTERNAL_NAMES
-        )
+        return any(isinstance(value, list | dict) for value in _attributes(self.model))
 
 
 def _tensor(own: Tensor | None) -> Hashable:
     if own is None:
         return None
     hooks = own._backward_hooks
-    return id(own), own.requires_grad, own.dtype, own.shape, tuple(hooks) if hooks else None
+    marks = frozen(_marks(own)) if vars(own) else None
+    shape = None if isinstance(own, nn.UninitializedParameter) else own.shape
+    return id(own), own.requires_grad, own.dtype, shape, tuple(hooks) if hooks else None, marks
 
 
 _SEEN: ContextVar[tuple[nn.Module, Hashable] | None] = ContextVar("_SEEN", default=None)

@@ -55,6 +55,18 @@ def load(model: nn.Module, vector: Tensor) -> None:
             model.get_parameter(name).copy_(value)
 
 
+def taken_gradient(leaf: nn.Parameter) -> Tensor:
+    """The gradient that a backward pass has left in `leaf`, as a dense tensor, which is taken away;
+    zeros if there is none.
+
+    A backward pass reaches parameters behind checkpoints, which torch.autograd.grad passes over.
+    """
+    found, leaf.grad = leaf.grad, None
+    if found is None:
+        return torch.zeros_like(leaf)
+    return found.to_dense() if found.is_sparse else found
+
+
 class ParameterLayout:
     """The parameters of many networks as stacks (m, ...), whose dimensions a trainer may reorder.
 

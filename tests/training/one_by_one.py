@@ -1,6 +1,7 @@
 """The oracle of local training: one user after another, in plain autograd; and small silos to train
 on."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +12,14 @@ from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Training
+from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
 from fedpriv.training.trainers.sequential import Sequential
 from fedpriv.training.trainers.vmapped import Vmapped
 from fedpriv.training.vectors import flatten, load
-from fedpriv.util.streams import Streams, branch
+from fedpriv.util.streams import Streams, branch, branch_one
 
 STREAMS, ROUND, PARTY = Streams(7), 3, "silo-1"
 
@@ -143,6 +145,35 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
                 optimizer.step()
         deltas.append(flatten(model) - theta)
     load(model, theta)
+    return torch.stack(deltas)
+
+
+def by_copies(model, theta, data, task, recipe):
+    """The same, each user on a copy of the network as it is, in training mode, with the random
+    numbers of a user and a step."""
+    orders, drops = (
+        STREAMS.unit_keys(name, ROUND, PARTY, data.users) for name in ("batches", "dropout")
+    )
+    deltas = []
+    for order, drop, start, stop in zip(orders, drops, data.starts[:-1], data.starts[1:]):
+        own = copy.deepcopy(model).train()
+        load(own, theta)
+        leaves = list(own.parameters())
+        optimizer = torch_optimizer(recipe.optimizer, leaves, recipe.lr)
+        n, size = int(stop - start), recipe.batch_size or int(stop - start)
+        with kept_generators(theta.device):
+            for epoch in range(recipe.epochs):
+                ranks = branch(branch(order[None], epoch), np.arange(n))
+                rows = torch.arange(start, stop)[np.argsort(ranks) if n > size else slice(None)]
+                for place, batch in enumerate(rows.split(size)):
+                    seed_generators(
+                        theta.device, branch_one(branch_one(int(drop), epoch), place) >> 1
+                    )
+                    optimizer.zero_grad()
+                    weight = torch.full((len(batch),), 1 / len(batch))
+                    task.loss(own(data.x[batch]), data.y[batch], weight).backward()
+                    optimizer.step()
+        deltas.append(torch.cat([leaf.detach().flatten() for leaf in leaves]) - theta)
     return torch.stack(deltas)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, vmap
 from torch.nn.utils.rnn import pack_sequence
 
-from fedpriv.training.layers.lstm_steps import StepwiseLSTM, stepwise
+from fedpriv.training.layers.lstm_steps import is_stepwise, stepwise
 from fedpriv.training.vectors import call, flatten, unflatten
 
 SETTINGS = [{}, {"num_layers": 3}, {"bias": False}, {"batch_first": True, "num_layers": 2}]
@@ -31,8 +31,8 @@ def test_outputs_and_gradients_are_torchs(settings):
     model = Own(**settings).double()
     own = stepwise(model)
     assert own is not model
-    assert type(own.cell) is StepwiseLSTM
-    assert type(model.cell) is nn.LSTM
+    assert is_stepwise(own.cell)
+    assert not is_stepwise(model.cell)
     x = torch.randn(3, 7, 4, dtype=torch.float64)
     for one, other in zip(model.cell(x)[1], own.cell(x)[1]):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
@@ -88,5 +88,10 @@ def test_what_it_does_not_compute_is_left_to_torch():
     ids=str,
 )
 def test_other_layers_are_not_replaced(settings):
-    model = nn.Sequential(nn.LSTM(4, 5, **settings), nn.GRU(4, 5))
-    assert stepwise(model) is model
+    own = stepwise(nn.Sequential(nn.LSTM(4, 5, **settings), nn.GRU(4, 5)))
+    assert not any(map(is_stepwise, own))
+
+
+def test_a_patched_layer_is_not_replaced(monkeypatch):
+    monkeypatch.setattr(nn.LSTM, "forward", lambda self, x: x)
+    assert not any(map(is_stepwise, stepwise(nn.Sequential(nn.LSTM(4, 5)))))

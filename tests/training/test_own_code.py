@@ -136,6 +136,20 @@ class Overwrites(Base):
         return torch.relu_(h) + self.second(h) + h
 
 
+class AddsToRecords(Base):
+    """In place, which a trace takes for a sum that nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.second, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        before = x
+        x += x
+        return self.last(self.second(self.first(before)))
+
+
 class SqueezesOne(Base):
     def middle(self, h):
         return self.second(h.squeeze())
@@ -150,6 +164,7 @@ FALLING = [
     Wraps,
     Remembers,
     Overwrites,
+    AddsToRecords,
     SqueezesOne,
 ]
 
@@ -327,3 +342,23 @@ def test_what_a_networks_own_function_reads_may_change(monkeypatch):
 
 def test_a_networks_own_function_may_not_hide_from_a_trace():
     assert layer_chain(WithFunction(turned_if_many), (5,)) is None
+
+
+class Tempered(Base):
+    """Branches on the weights. A trace sees the parameters themselves."""
+
+    limit = 30.0
+
+    def middle(self, h):
+        size = sum(own.detach().abs().sum() for own in self.parameters())
+        return self.second(h) + h if size > self.limit else self.second(h)
+
+
+def test_a_branch_on_all_parameters_falls_back():
+    torch.manual_seed(0)
+    model, data, task = Tempered(), silo([3, 9, 1], (6,), Classification()), Classification()
+    theta, recipe = flatten(model), Recipe(4, 4, 1.0)
+    assert theta.abs().sum() < Tempered.limit
+    assert isinstance(mapped(model, (6,)), Unmapped)
+    own = one_by_one(model, theta, data, task, recipe)
+    torch.testing.assert_close(trained(model, theta, data, task, recipe), own, atol=1e-6, rtol=1e-5)

@@ -2,7 +2,9 @@
 line refuses them."""
 
 import copy
+from threading import Lock
 
+import numpy as np
 import pytest
 import torch
 from one_by_one import assert_same, one_by_one, silo, trained
@@ -246,7 +248,17 @@ def expanded(model):
     model[2].bias.data = torch.zeros(1).expand(3)
 
 
+def with_attribute(value):
+    return lambda m: setattr(m, "own", value(m))
+
+
 REFUSED = {
+    "module": (with_attribute(lambda m: np), r"copy.deepcopy copies \(cannot pickle 'module'"),
+    "lock": (with_attribute(lambda m: Lock()), r"copy.deepcopy copies \(cannot pickle"),
+    "view of a weight": (
+        with_attribute(lambda m: m[0].weight.t()),
+        r"copy.deepcopy copies \(Only Tensors created",
+    ),
     "frozen": (lambda m: m[0].requires_grad_(False), r"trainable parameters only \(0.weight"),
     "hook of a parameter": (
         lambda m: m[2].weight.register_hook(lambda g: 0 * g),
@@ -296,3 +308,21 @@ def test_users_train_in_float32_and_records_also_in_float64():
 
 def plain_as(model):
     return copy.deepcopy(model).float()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_torchscript_is_refused(inside):
+    model = torch.jit.script(plain())
+    model = nn.Sequential(model) if inside else model
+    data, theta = silo(COUNTS, (6,), TASK), flatten(model)
+    for trainer in ("auto", "sequential"):
+        with pytest.raises(ConfigError, match="networks in Python, not in TorchScript"):
+            trained(model, theta, data, TASK, Recipe(1, None, 0.1), execution=Execution(trainer))
+    with pytest.raises(ConfigError, match="networks in Python, not in TorchScript"):
+        network_checks.refuse_shared_state(model)
+
+
+def test_a_lazy_layer_without_weights_is_refused():
+    model = nn.Sequential(nn.LazyLinear(5), nn.Linear(5, 3))
+    with pytest.raises(ConfigError, match=r"model=Sequential: no lazy parameters .*\(0.weight\)"):
+        network_checks.check_parameters(model)

@@ -131,8 +131,8 @@ def _require_equal(
     model: nn.Module, chain: LayerChain, theta: Tensor, x: Tensor, drawn: Callable[..., Tensor]
 ) -> None:
     both: tuple[Callable[[Tensor], Tensor], ...] = (
-        lambda theta: call(model, unflatten(model, theta), x),
-        lambda theta: chain.run(theta, x),
+        lambda theta: call(model, unflatten(model, theta), x.clone()),  # which it may overwrite
+        lambda theta: chain.run(theta, x.clone()),
     )
     found = []
     factors = None

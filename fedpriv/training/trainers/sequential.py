@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.modes import kept_generators, seed_generators
-from fedpriv.training.network_checks import refused
+from fedpriv.training.network_checks import changes_outside, refuse_outside_state
 from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits, Seats
 from fedpriv.training.trainers.base import (
@@ -26,7 +26,7 @@ from fedpriv.training.trainers.base import (
     memory_budget,
 )
 from fedpriv.training.untouched import Snapshot, may_remember
-from fedpriv.training.vectors import ParameterLayout
+from fedpriv.training.vectors import ParameterLayout, taken_gradient
 from fedpriv.util.streams import branch_one
 
 
@@ -69,10 +69,11 @@ class Sequential(UserTrainer[SequentialState]):
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         model = self.problem.model
         before = own_code(model).seen
+        refuse_outside_state(model, self.problem.shape, self.problem.dtype)
         with kept_generators(self.problem.start.device):
             result = self._shared_run(users, memory)
         if own_code(model).seen != before:
-            raise refused(model, "code that changes no variable outside the network")
+            raise changes_outside(model)
         return result
 
     def _shared_run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
@@ -116,13 +117,17 @@ class Sequential(UserTrainer[SequentialState]):
         leaves = state.leaves
         for leaf, own in zip(leaves, state.parameters):
             leaf.data = own[0]
+            leaf.grad = None
         seed_generators(batch.x.device, seed >> 1)
         with torch.enable_grad():
-            loss = self.problem.task.loss(state.module(batch.x[0]), batch.y[0], batch.weight[0])
-            found = torch.autograd.grad(loss, leaves, allow_unused=True)
+            outputs = state.module(batch.x[0].clone())  # which the network may overwrite
+            loss = self.problem.task.loss(outputs, batch.y[0], batch.weight[0])
+            torch.autograd.backward(loss)
         with torch.no_grad():
-            pairs = zip(state.parameters, found)
-            gradients = [own.new_zeros(own[0].shape) if g is None else g for own, g in pairs]
+            for leaf, own in zip(leaves, state.parameters):
+                if leaf.data_ptr() != own.data_ptr():  # the forward pass has given it other data
+                    own.copy_(leaf.data)
+            gradients = [taken_gradient(leaf) for leaf in leaves]
             if self.problem.fused:
                 for own, gradient in zip(state.parameters, gradients):
                     own.sub_(gradient, alpha=self.problem.recipe.lr)

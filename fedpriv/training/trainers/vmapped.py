@@ -20,7 +20,7 @@ from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.base import LocalProblem, TrainerState, UserTrainer, memory_budget
-from fedpriv.training.untouched import appearance, has_hidden_attributes
+from fedpriv.training.untouched import appearance, has_hidden_attributes, has_hooks
 from fedpriv.training.vectors import ParameterLayout, call, flatten, unflatten
 
 COPIES = 5
@@ -60,13 +60,13 @@ class Vmapped(UserTrainer[TrainerState]):
         batch = step.batch
         active = state.parameters[0][: len(batch.x)]
         with in_mode(self.model, train=True):
-            self._descend(state, [self.gradients(active, batch.x, batch.y, batch.weight)])
+            self._descend(state, [self.gradients(active, batch.x.clone(), batch.y, batch.weight)])
 
 
 def can_be_vmapped(problem: LocalProblem, rows: int) -> bool:
     """Whether vmap can run the problem's model in training on batches of `rows` records, and a
     user's bits do not depend on its seat in a stack."""
-    if own_code(problem.model).hidden is not None:
+    if own_code(problem.model).hidden is not None or has_hooks(problem.model):
         return False
     seats = Vmapped(problem).limits.stack(rows)
     if has_hidden_attributes(problem.model) or seats == 1:
@@ -104,7 +104,7 @@ def _equal_in_every_seat(
         # On one thread, as in training.
         with in_mode(own, train=True), one_thread(True), short:
             found = vmap(grad(outputs_sum), randomness="error")(*users)
-    except RuntimeError:
+    except Exception:  # of vmap, or of the network's own code, which need not know such records
         return False
     if short.found:
         return False

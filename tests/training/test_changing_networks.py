@@ -1,0 +1,420 @@
+"""Networks that change themselves, their parameters, their records or something outside in a pass,
+and networks that torch.func cannot compute."""
+
+import copy
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from one_by_one import assert_same, by_copies, silo, trained
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from fedpriv.errors import ConfigError
+from fedpriv.models.tasks import Classification
+from fedpriv.training.batch_sums import BatchSums
+from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.evaluate import Evaluator, Labelled, training_loss
+from fedpriv.training.vectors import flatten, load
+from fedpriv.util.work import run_work
+
+TASK = Classification()
+COUNTS = [5, 1, 9, 4, 2, 3]
+RECIPE = Recipe(2, 4, 0.1)
+CLIP = 0.3
+
+
+class Net(nn.Module):
+    """Two layers, with something between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(functional.softsign(self.between(self.first(x))))
+
+    def between(self, h):
+        return h
+
+
+class LazyBuffer(Net):
+    def between(self, h):
+        mean = h.detach().mean(0)
+        if "mean" not in self._buffers:
+            self.register_buffer("mean", mean)
+        else:
+            self.mean = (self.mean + mean) / 2
+        return h - self.mean
+
+
+class LazyLayer(Net):
+    def between(self, h):
+        if "middle" not in self._modules:
+            self.middle = nn.Linear(5, 5)
+        return self.middle(h)
+
+
+class ReplacesParameter(Net):
+    def forward(self, x):
+        self.last.weight = nn.Parameter(self.last.weight.detach() * 0.9)
+        return super().forward(x)
+
+
+class ReplacesData(Net):
+    """A bound on the norms of weights, as in EEGNet."""
+
+    def forward(self, x):
+        self.last.weight.data = torch.renorm(self.last.weight.data, p=2, dim=0, maxnorm=0.3)
+        return super().forward(x)
+
+
+class ClampsWeights(Net):
+    def forward(self, x):
+        with torch.no_grad():
+            self.last.weight.clamp_(-0.1, 0.1)
+        return super().forward(x)
+
+
+class LayerWithDictionary(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.seen = {"passes": 0}
+
+    def between(self, h):
+        self.first.seen["passes"] += 1
+        return h / self.first.seen["passes"]
+
+
+class LayerWithTensor(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.mean = torch.zeros(5)
+
+    def between(self, h):
+        self.first.mean.mul_(0.9).add_(h.detach().mean(0))
+        return h - self.first.mean
+
+
+class Named(dict):
+    passes = 0
+
+
+class CollectionWithAttribute(Net):
+    def __init__(self):
+        super().__init__()
+        self.seen = Named()
+
+    def between(self, h):
+        self.seen.passes += 1
+        return h / self.seen.passes
+
+
+class ParameterWithAttribute(Net):
+    def between(self, h):
+        self.last.bias.passes = getattr(self.last.bias, "passes", 0) + 1
+        return h / self.last.bias.passes
+
+
+class Queue(Net):
+    def __init__(self):
+        super().__init__()
+        self.last_means = deque(maxlen=3)
+
+    def between(self, h):
+        self.last_means.append(h.detach().mean())
+        return h - sum(self.last_means)
+
+
+class OverwritesRecords(Net):
+    def forward(self, x):
+        x.mul_(0.5)
+        return super().forward(x)
+
+
+class SparseEmbedding(nn.Module):
+    """Of features that are whole numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(4, 5, sparse=True)
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        words = self.embedding((3 * x.sigmoid()).long())
+        return self.last(functional.softsign(words.mean(1)))
+
+
+class EmbeddedFeature(nn.Module):
+    """No feature below zero or above three is known."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.last = nn.Embedding(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(functional.softsign(self.embedding(x[:, 0].long()) + x[:, 1:]))
+
+
+class ListedParameters(Net):
+    def __init__(self):
+        super().__init__()
+        self.weights = [self.first.weight, self.last.weight]
+
+    def forward(self, x):
+        first, last = self.weights
+        return functional.linear(functional.softsign(functional.linear(x, first)), last)
+
+
+class Checkpointed(Net):
+    def __init__(self, reentrant=False):
+        super().__init__()
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        h = checkpoint(self.first, x.requires_grad_(), use_reentrant=self.reentrant)
+        return self.last(functional.softsign(h))
+
+
+class Branches(Net):
+    def between(self, h):
+        return h if h.mean() > 0 else 2 * h
+
+
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / 2
+
+
+class HalvesGradients(Net):
+    def between(self, h):
+        return Half.apply(h)
+
+
+class AsksForType(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.LSTM(2, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, x):
+        _, memory = self.cell(x.view(-1, 3, 2))
+        h = memory[0] if type(self.cell) is nn.LSTM else memory
+        return functional.softsign(self.last(h[-1].reshape(len(x), 5)))
+
+
+def lstm_with_weight_norm():
+    model = AsksForType()
+    nn.utils.parametrizations.weight_norm(model.cell, "weight_hh_l0")
+    return model
+
+
+CHANGING = [
+    LazyBuffer,
+    LazyLayer,
+    ReplacesParameter,
+    ReplacesData,
+    ClampsWeights,
+    LayerWithDictionary,
+    LayerWithTensor,
+    CollectionWithAttribute,
+    ParameterWithAttribute,
+    Queue,
+    OverwritesRecords,
+    SparseEmbedding,
+    EmbeddedFeature,
+    ListedParameters,
+    Checkpointed,
+    lambda: Checkpointed(reentrant=True),
+    Branches,
+    HalvesGradients,
+    AsksForType,
+    lstm_with_weight_norm,
+]
+
+
+def problem(build):
+    torch.manual_seed(0)
+    model = build()
+    data = silo(COUNTS, (6,), TASK)
+    if build is EmbeddedFeature:
+        data.x[:, 0] = (2 * data.x[:, 0].abs()).floor().clamp(max=3)
+    return model, flatten(model), data
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+@pytest.mark.parametrize("build", CHANGING)
+def test_users_train_as_by_a_plain_loop_on_copies(build, trainer):
+    model, theta, data = problem(build)
+    records = data.x.clone()
+    before = [(own, own.clone()) for own in (*model.parameters(), *model.buffers())]
+    want = by_copies(model, theta, data, TASK, RECIPE)
+    for _ in range(2):  # nothing stays for the next round
+        got = trained(model, theta, data, TASK, RECIPE, execution=Execution(trainer))
+        assert_same(got, want, theta)
+    alone = trained(model, theta, data, TASK, RECIPE, [1, 4], execution=Execution(trainer))
+    assert torch.equal(alone, got[[1, 4]])
+    assert torch.equal(records, data.x)
+    tensors = (*model.parameters(), *model.buffers())
+    assert all(
+        one is own and torch.equal(one, value)
+        for one, (own, value) in zip(tensors, before, strict=True)
+    )
+    copy.deepcopy(model)
+
+
+RECORDS_REMEMBERED = {
+    LazyBuffer,
+    ReplacesParameter,
+    LayerWithDictionary,
+    LayerWithTensor,
+    CollectionWithAttribute,
+    ParameterWithAttribute,
+    Queue,
+}
+
+
+def sums(kind, model, data):
+    if kind == "one batch":
+        gradients = clipped_gradients(model, TASK, CLIP, shape=(6,))
+        return lambda theta: gradients.sum(theta, data.x, data.y)
+    keys = np.arange(len(data.x), dtype=np.uint64)
+    rows = data.x.unsqueeze(1), data.y.unsqueeze(1)
+    asked = BatchSums(CLIP, model, TASK, *rows, lambda: keys, None, alone=True).asked
+    return lambda theta: run_work(asked(theta, np.arange(len(data.x))))
+
+
+@pytest.mark.parametrize("kind", ["one batch", "steps"])
+@pytest.mark.parametrize("build", CHANGING)
+def test_clipped_sums_are_autograds_or_refused(build, kind):
+    model, theta, data = problem(build)
+    theta = theta + 0.1 * torch.randn(len(theta))
+    if build in (*RECORDS_REMEMBERED, LazyLayer):
+        with pytest.raises(ConfigError, match=r"keeps nothing from one pass|random numbers"):
+            sums(kind, model, data)(theta)
+        copy.deepcopy(model)
+        return
+    want = torch.zeros(len(theta), dtype=torch.float64)
+    for x, y in zip(data.x.split(1), data.y.split(1)):
+        own = copy.deepcopy(model).train()
+        load(own, theta)
+        TASK.loss(own(x.clone()), y, torch.ones(1)).backward()
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in own.parameters()]
+        gradient = torch.cat([part.to_dense().flatten() for part in parts]).double()
+        want += gradient * min(1.0, CLIP / float(gradient.norm()))
+    before = flatten(model)
+    torch.testing.assert_close(sums(kind, model, data)(theta), want, rtol=1e-5, atol=1e-6)
+    assert torch.equal(before, flatten(model))
+    copy.deepcopy(model)
+
+
+@pytest.mark.parametrize("build", [ReplacesData, ClampsWeights, OverwritesRecords, Checkpointed])
+def test_scores_are_those_of_fresh_copies(build):
+    model, theta, data = problem(build)
+    records = data.x.clone()
+    weight = torch.full((len(records),), 1 / len(records))
+    evaluator, labelled = Evaluator(model, TASK), Labelled(data.x, data.y)
+    for change in (0.0, 0.5, 1.0):
+        point = theta + change * torch.randn(len(theta))
+        own = copy.deepcopy(model).eval()
+        load(own, point)
+        loss = TASK.loss(own(records.clone()), data.y, weight)
+        loss.backward()
+        gradient = torch.cat([p.grad.flatten() for p in own.parameters()])
+        if build is not Checkpointed:  # needs gradients
+            score, _ = evaluator.evaluate(point, labelled)
+            assert score == pytest.approx(loss.item(), rel=1e-6)
+        found = training_loss(model, point, silos=[(data.x, data.y)], task=TASK)
+        assert found.loss == pytest.approx(loss.item(), rel=1e-6)
+        torch.testing.assert_close(found.gradient.float(), gradient, rtol=1e-5, atol=1e-6)
+        assert torch.equal(records, data.x)
+        assert torch.equal(theta, flatten(model))
+
+
+class Forces(Net):
+    """Computes gradients of its own, in evaluation too."""
+
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.requires_grad_()
+            energy = super().forward(x).square().sum()
+            [forces] = torch.autograd.grad(energy, x, create_graph=True)
+        return forces[:, :3]
+
+
+def test_networks_that_compute_gradients_are_evaluated():
+    model, theta, data = problem(Forces)
+    score, _ = Evaluator(model, TASK).evaluate(theta, Labelled(data.x, data.y))
+    weight = torch.full((len(data.x),), 1 / len(data.x))
+    assert score == pytest.approx(TASK.loss(model(data.x.clone()), data.y, weight).item())
+
+
+class DropsSome(Net):
+    """Not the records of zeros that show the shapes of masks."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = functional.softsign(self.first(x))
+        return self.last(self.drop(h) if x.mean() > 0 else h)
+
+
+def test_dropout_whose_masks_are_unknown_is_refused():
+    """It kept everything."""
+    model, theta, data = problem(DropsSome)
+    with pytest.raises(ConfigError, match="model=Dropout: dropout that every record calls"):
+        sums("steps", model, data)(theta)
+
+
+GENERATOR = np.random.default_rng(0)
+COUNTER = torch.zeros(())
+
+
+class DrawsOutside(Net):
+    def between(self, h):
+        return h * float(GENERATOR.random())
+
+
+class CountsOutside(Net):
+    def between(self, h):
+        COUNTER.add_(1)
+        return h / COUNTER
+
+
+class CountsInHook(Net):
+    def __init__(self):
+        super().__init__()
+        passes = []
+
+        def hook(layer, read, written):
+            passes.append(1)
+            return written / len(passes)
+
+        self.first.register_forward_hook(hook)
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+@pytest.mark.parametrize("build", [DrawsOutside, CountsOutside, CountsInHook])
+def test_what_users_would_share_outside_is_refused(build, trainer):
+    model, theta, data = problem(build)
+    with pytest.raises(ConfigError, match="changes no variable outside the network"):
+        trained(model, theta, data, TASK, RECIPE, execution=Execution(trainer))
+    with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
+        sums("one batch", model, data)(theta)
+
+
+def test_hooks_that_keep_what_they_see_are_supported():
+    model, theta, data = problem(Net)
+    seen = {}
+    model.first.register_forward_hook(lambda layer, read, written: seen.update(last=written))
+    want = by_copies(model, theta, data, TASK, RECIPE)
+    assert_same(trained(model, theta, data, TASK, RECIPE), want, theta)
