@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
@@ -27,9 +28,9 @@ class LocalOptimizer(ABC):
     """A first-order optimiser. Every user starts every round with fresh slots, unless the method
     keeps them.
 
-    A step treats all numbers of a user alike. It must not depend on which parameter they belong to:
-    a trainer hands over a stack for each parameter, perhaps with its dimensions in another order,
-    or one stack for all of them.
+    An optimiser that treats all numbers of a user alike may get one stack for all parameters, or
+    stacks whose dimensions are in another order. If a step depends on which parameter a number
+    belongs to, as in LARS, users train one by one, with a stack (1, ...) for each parameter.
 
     A new optimiser names its slots and moves stacks of parameters:
 
@@ -217,3 +218,30 @@ def check_settings(optimizer: LocalOptimizer) -> None:
         else:
             allowed, ok = "a number from 0 to below 1", 0 <= value < 1
         require(ok, f"optimizer.{name}", value, allowed)
+
+
+@lru_cache(maxsize=64)
+def treats_numbers_alike(optimizer: LocalOptimizer) -> bool:
+    """Whether the optimiser's steps are the same for parameters in one stack or in several, and in
+    another order; tried on random numbers."""
+    import torch
+
+    numbers = torch.randn((4, 3, 2, 6), generator=torch.Generator().manual_seed(0))
+
+    def moved(parts: Callable[[Tensor], Sequence[Tensor]]) -> Tensor:
+        """The places (3, 12) of three users after some steps, in the stacks that `parts` makes."""
+        places = numbers[0].flatten(1)
+        stacks = [part.clone() for part in parts(places)]
+        slots = optimizer.init(stacks)
+        for gradients in numbers[1:].flatten(2):
+            optimizer.step(stacks, [part.clone() for part in parts(gradients)], slots, lr=0.1)
+        return torch.cat([stack.flatten(1) for stack in stacks], 1)
+
+    try:
+        whole = moved(lambda each: [each])
+        split = moved(lambda each: each.split((5, 4, 3), 1))
+        turned = moved(lambda each: [each.view(3, 3, 4).transpose(1, 2).contiguous()])
+    except Exception:  # of an author's optimiser, which may need a parameter's own shape
+        return False
+    turned = turned.view(3, 4, 3).transpose(1, 2).flatten(1)
+    return all(torch.allclose(whole, other, atol=1e-5) for other in (split, turned))

@@ -37,7 +37,7 @@ from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.network_checks import check_parameters, torch_func_obstacle
-from fedpriv.training.optimizers import LocalOptimizer
+from fedpriv.training.optimizers import LocalOptimizer, treats_numbers_alike
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compile_layers import compile_layers
@@ -133,6 +133,8 @@ def _by_size(problem: LocalProblem, rows: np.ndarray) -> Selection:
     fast, obstacle = _fast(problem)
     if fast is not None:
         return _all_by(fast, rows, obstacle)
+    if not treats_numbers_alike(problem.recipe.optimizer):
+        return _all_by(Sequential(problem), rows, "users one by one: " + WHOLE_PARAMETERS)
     links = compile_layers(problem.model, problem.shape)
     if links is not None:
         return _all_by(Batched(problem, links), rows, "equal users side by side" + obstacle)
@@ -169,7 +171,9 @@ def _light(problem: LocalProblem, rows: np.ndarray) -> np.ndarray:
     if not small or torch_func_obstacle(problem.model, problem.shape, problem.dtype) is not None:
         return np.zeros_like(light)
     for own in np.unique(rows[light]).tolist():
-        light &= (rows != own) | can_be_vmapped(problem, own)
+        # The last batch of a user may be a single record, which some networks treat differently.
+        able = can_be_vmapped(problem, own) and (own == 1 or can_be_vmapped(problem, 1))
+        light &= (rows != own) | able
     return light
 
 
@@ -190,6 +194,8 @@ def _device(problem: LocalProblem, rows: np.ndarray) -> Selection:
 
 
 def _batched(problem: LocalProblem, rows: np.ndarray) -> Selection:
+    if not treats_numbers_alike(problem.recipe.optimizer):
+        raise ConfigError("trainer", "batched", f"auto or sequential here: {WHOLE_PARAMETERS}")
     links = compile_layers(problem.model, problem.shape)
     if links is None:
         raise ConfigError(
@@ -210,6 +216,7 @@ def _all_by(trainer: BlockTrainer, rows: np.ndarray, reason: str) -> Selection:
 
 
 ASKED = "asked for"
+WHOLE_PARAMETERS = "the optimiser depends on which parameter a number belongs to"
 CHOICES = {
     "auto": _by_size,
     "compiled": _compiled,

@@ -1,9 +1,11 @@
 """The rule that picks the trainer."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
-from one_by_one import Tokens
+from one_by_one import Tokens, silo, trained
 from torch import nn
 
 from fedpriv.errors import ConfigError
@@ -14,7 +16,13 @@ from fedpriv.training import select
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.optimizers import Sgd
+from fedpriv.training.optimizers import (
+    Adam,
+    LocalOptimizer,
+    RmsProp,
+    Sgd,
+    treats_numbers_alike,
+)
 from fedpriv.training.select import select_trainers
 from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.trainers.compiled.library import library
@@ -171,3 +179,82 @@ def test_the_number_of_threads_does_not_choose_the_trainer(threads):
         assert selected(model, (6,), [9, 9]) == {"Vmapped": [0, 1]}
     finally:
         torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Lars(LocalOptimizer):
+    """Steps of one length for each parameter."""
+
+    @property
+    def slots(self):
+        return ()
+
+    def step(self, parameters, gradients, slots, *, lr):
+        for stack, gradient in zip(parameters, gradients):
+            rows = gradient.flatten(1)
+            length = rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
+            stack[: len(gradient)].sub_((rows / length).view_as(gradient), alpha=lr)
+
+
+@dataclass(frozen=True)
+class ByRows(Lars):
+    """Steps of one length for each row of a parameter."""
+
+    def step(self, parameters, gradients, slots, *, lr):
+        for stack, gradient in zip(parameters, gradients):
+            rows = gradient.reshape(*gradient.shape[:2], -1)
+            length = rows.norm(dim=2, keepdim=True).clamp_min(1e-12)
+            stack[: len(gradient)].sub_((rows / length).view_as(gradient), alpha=lr)
+
+
+@dataclass(frozen=True)
+class Signs(Lars):
+    def step(self, parameters, gradients, slots, *, lr):
+        for stack, gradient in zip(parameters, gradients):
+            stack[: len(gradient)].sub_(gradient.sign(), alpha=lr)
+
+
+@pytest.mark.parametrize("optimizer", [Lars(), ByRows()])
+def test_users_train_one_by_one_where_an_optimiser_looks_at_whole_parameters(optimizer):
+    softsign = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), nn.Linear(8, 2))
+    recipe = Recipe(1, None, 0.1, optimizer)
+    for model in (chain(), softsign):
+        assert selected(model, (4,), [2, 9], recipe=recipe) == {"Sequential": [0, 1]}
+    with pytest.raises(ConfigError, match="trainer=batched: auto or sequential here"):
+        selected(chain(), (4,), [9], recipe=recipe, execution=Execution("batched"))
+    moved = trained(softsign, flatten(softsign), silo([3, 2], (4,), TASK), TASK, recipe)
+    for own in moved:
+        start = 0
+        for parameter in softsign.parameters():
+            stop = start + parameter.numel()
+            rows = 1 if type(optimizer) is Lars else len(parameter)
+            length = np.linalg.norm(own[start:stop].reshape(rows, -1), axis=1)
+            assert length == pytest.approx(0.1, rel=1e-5)
+            start = stop
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [Sgd(0.9, 0.1), RmsProp(), RmsProp(momentum=0.5), Adam(), Adam(weight_decay=0.1), Signs()],
+)
+def test_other_optimisers_take_whole_stacks(optimizer):
+    assert treats_numbers_alike(optimizer)
+    assert list(selected(chain(), (4,), [9], recipe=Recipe(1, None, 0.1, optimizer))) == ["Batched"]
+
+
+class DrawsForOne(nn.Module):
+    """Draws random numbers for single records."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        outputs = self.layer(x).sin()
+        return outputs + torch.rand(3) if len(x) == 1 else outputs
+
+
+def test_a_network_that_draws_for_a_single_record_trains_one_user_after_another():
+    model = DrawsForOne()
+    assert selected(model, (4,), [8, 8]) == {"Sequential": [0, 1]}
+    trained(model, flatten(model), silo([9, 17], (4,), TASK), TASK, Recipe(1, 8, 0.1))
