@@ -239,7 +239,7 @@ def treats_numbers_alike(optimizer: LocalOptimizer) -> bool:
 
     try:
         whole = moved(lambda each: [each])
-        split = moved(lambda each: each.split((5, 4, 3), 1))
+        split = moved(lambda each: torch.split(each, [5, 4, 3], 1))
         turned = moved(lambda each: [each.view(3, 3, 4).transpose(1, 2).contiguous()])
     except Exception:  # of an author's optimiser, which may need a parameter's own shape
         return False
