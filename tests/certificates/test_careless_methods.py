@@ -9,6 +9,7 @@ import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from test_derive import MODEL, NOISE, USER, claimed, plan
 
+from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.algorithms.base import Algorithm
@@ -386,3 +387,19 @@ def test_an_authors_word_for_the_distance_of_neighbours_is_declared(who, tmp_pat
     assert not status["dp_valid"]
     rows = EpsilonForecast.of(exp).rows_at([1])
     assert {row.status for row in rows} == {"declared"}
+
+
+@dataclass(frozen=True)
+class Generous(Accountant):
+    """Promises a tenth."""
+
+    def epsilons(self, composition, adjacency, group_size=1):
+        return {"tenth": 0.1}
+
+
+def test_an_epsilon_of_somebody_elses_accountant_is_declared(tmp_path):
+    words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
+    exp = replace(experiment(*words), accountant=Generous())
+    train(exp, "{}", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["epsilon"], status["dp_valid"]) == (0.1, False)
