@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, STATUSES, Composition, Event
+from fedpriv.accountants.events import (
+    DECLARED,
+    ENFORCED,
+    RELEASED_MODEL,
+    STATUSES,
+    Composition,
+    Event,
+)
 from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
@@ -39,7 +46,8 @@ class EpsilonRow:
     certified: a proven upper bound; inf if there is none.
     claimed: epsilon by the paper's formula; None if the paper claims nothing for this observer.
     assumptions: what `certified` rests on, or which assumption fails.
-    status: the weakest status of the events (`STATUSES`).
+    status: the weakest status of the events (`STATUSES`); that of an accountant from elsewhere is
+        "declared".
     group: the group of users whose epsilon it is; "": of every user.
     """
 
@@ -149,6 +157,8 @@ class Ledger:
             events = [event for counts in parts for event, _ in counts]
             why = tuple(dict.fromkeys(text for event in events for text in event.assumptions))
             status = min((event.status for event in events), key=STATUSES.index)
+            if not type(self.accountant).__module__.startswith("fedpriv."):
+                status = DECLARED  # that the value is a bound is its author's word
             about = round, observer, unit, adjacency
             rows += [
                 EpsilonRow(*about, method, epsilon, claimed, why, status, group)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MARKS = {DECLARED: "*", CHECKED: "†"}
 MEANINGS = {
-    "*": "declared by the method, neither enforced nor checked",
+    "*": "declared by its author, neither enforced nor checked",
     "†": "declared by the method, which is checked",
 }
 

@@ -13,7 +13,8 @@ from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.rounds.query import events_of
+from fedpriv.certificates.authorship import all_built_in
+from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
@@ -346,16 +347,23 @@ def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:
 
 def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     """The label of everything that a run writes."""
-    queries = prepared.queries(1)
-    released = [e for e in events_of(queries) if e.observer == RELEASED_MODEL]
+    # Later rounds of somebody else's method may lack what the first one has.
+    last = 1 if all_built_in(experiment.algo) else max(1, experiment.options.rounds)
+    rounds = [prepared.queries(number) for number in range(1, last + 1)]
     own = type(experiment.algo).evaluated is not Algorithm.evaluated
     return run_labels(
         main=prepared.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
-        certified=any(leaves([(event.certified, 1)]) is not None for event in released),
-        kept=own and any(query.stateful for query in queries),
+        certified=all(map(_certified, rounds)),
+        kept=own and any(query.stateful for query in rounds[0]),
         private=experiment.data.private_test,
     )
+
+
+def _certified(queries: tuple[Query, ...]) -> bool:
+    """Whether the model that a round releases has a certificate for some unit."""
+    released = [e for e in events_of(queries) if e.observer == RELEASED_MODEL]
+    return any(leaves([(event.certified, 1)]) is not None for event in released)
 
 
 def with_labels(config_yaml: str, labels: Labels) -> str:

@@ -252,7 +252,7 @@ def test_the_table_marks_what_is_not_enforced():
         "2.0000",
     ]
     assert "∞ " in shown(DECLARED)
-    assert "declared by the method, neither enforced nor checked" in shown(DECLARED)
+    assert "declared by its author, neither enforced nor checked" in shown(DECLARED)
     assert "declared" not in shown(ENFORCED)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from plans import answer, block_of, make_plan, only_query
 from scipy import stats
+from torch import nn
 
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import REPLACE
@@ -242,6 +243,21 @@ def test_smoothness_belongs_to_the_task_and_the_model():
     assert convex_loss(Linear(), Classification(), 3) is None
     assert convex_loss(Linear(), CoxRegression(), 1) is None
     assert convex_loss(Mlp([3], False, 0.0), BinaryClassification(), 1) is None
+
+
+def test_what_inherits_from_a_convex_class_of_the_framework_is_not_taken_for_convex():
+    """It may put anything on top of the scores, or change the loss."""
+
+    class Curved(Linear):
+        def build(self, shape, outputs):
+            return nn.Sequential(*super().build(shape, outputs), nn.Tanh())
+
+    class Doubled(BinaryClassification):
+        def loss(self, outputs, y, weight):
+            return 2 * super().loss(outputs, y, weight)
+
+    assert convex_loss(Curved(), BinaryClassification(), 1) is None
+    assert convex_loss(Linear(), Doubled(), 1) is None
 
 
 @pytest.mark.parametrize(("task", "outputs"), [(Classification(), 2), (BinaryClassification(), 1)])

@@ -9,6 +9,7 @@ import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from test_derive import MODEL, NOISE, USER, claimed, plan
 
+from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.algorithms.base import Algorithm
@@ -242,6 +243,14 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
         assert shown.partition(" ")[0] == label
 
 
+def test_a_model_is_no_charged_one_if_a_later_round_has_no_noise():
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "rounds=3")
+    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
+    for run, label in ((exp, "charged"), (replace(exp, algo=Louder(**values)), "diagnostic")):
+        with prepare(run) as prepared:
+            assert labels_of(run, prepared)["model.safetensors"].partition(" ")[0] == label
+
+
 def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():
     exp = experiment("algo=uldp_sgd", "preset.n_users=8", "randomness=system")
     values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
@@ -386,3 +395,19 @@ def test_an_authors_word_for_the_distance_of_neighbours_is_declared(who, tmp_pat
     assert not status["dp_valid"]
     rows = EpsilonForecast.of(exp).rows_at([1])
     assert {row.status for row in rows} == {"declared"}
+
+
+@dataclass(frozen=True)
+class Generous(Accountant):
+    """Promises a tenth."""
+
+    def epsilons(self, composition, adjacency, group_size=1):
+        return {"tenth": 0.1}
+
+
+def test_an_epsilon_of_somebody_elses_accountant_is_declared(tmp_path):
+    words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
+    exp = replace(experiment(*words), accountant=Generous())
+    train(exp, "{}", tmp_path / "run", quiet=True)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["epsilon"], status["dp_valid"]) == (0.1, False)
