@@ -22,6 +22,7 @@ from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError
+from fedpriv.util.authorship import is_built_in
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -157,7 +158,7 @@ class Ledger:
             events = [event for counts in parts for event, _ in counts]
             why = tuple(dict.fromkeys(text for event in events for text in event.assumptions))
             status = min((event.status for event in events), key=STATUSES.index)
-            if not type(self.accountant).__module__.startswith("fedpriv."):
+            if not is_built_in(type(self.accountant)):
                 status = DECLARED  # that the value is a bound is its author's word
             about = round, observer, unit, adjacency
             rows += [

@@ -9,9 +9,9 @@ from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.authorship import all_built_in
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
+from fedpriv.util.authorship import all_built_in
 
 
 def rounds_alike(algo: Algorithm, mechanisms: Iterable[Mechanism]) -> bool:

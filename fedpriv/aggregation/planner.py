@@ -11,7 +11,6 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
 from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.authorship import all_built_in, components
 from fedpriv.certificates.derive import require_mixable
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
@@ -19,6 +18,7 @@ from fedpriv.mechanisms.strategy import Strategy
 from fedpriv.rounds.conformance_record import has_passed
 from fedpriv.rounds.plan import Federation, Plan, QueryParameters
 from fedpriv.training.optimizers import LocalOptimizer
+from fedpriv.util.authorship import all_built_in, components
 from fedpriv.util.streams import Streams
 
 MAX_ROUNDING = 1e-3

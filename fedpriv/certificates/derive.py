@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.certificates.authorship import all_built_in
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import (
     ObservedRelease,
@@ -25,6 +24,7 @@ from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.user_groups import PUBLIC_GROUPS
+from fedpriv.util.authorship import all_built_in
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

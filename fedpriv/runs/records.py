@@ -13,7 +13,6 @@ from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.authorship import all_built_in
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
@@ -26,6 +25,7 @@ from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.util.authorship import all_built_in
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import source_commit
 from fedpriv.util.stopwatch import Stopwatch

@@ -14,6 +14,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.rounds.code_digest import code_digest
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import GROUPS, Experiment
+from fedpriv.util.authorship import is_built_in
 
 RESUMED = {
     "records": "records (data)",
@@ -68,7 +69,7 @@ def digest_code(exp: Experiment) -> str:
     own = [_package_digest()]
     for name in sorted(GROUPS):
         cls = type(getattr(exp, name))
-        if not cls.__module__.startswith("fedpriv."):
+        if not is_built_in(cls):
             own.append(f"{cls.__qualname__} {code_digest(cls)}")
     return _digest(" ".join(own))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.certificates.authorship import all_built_in, components
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocation import Allocation
@@ -31,6 +30,7 @@ from fedpriv.runtime.identity import RunIdentity, digest_code, digest_plan
 from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
+from fedpriv.util.authorship import all_built_in, components, is_built_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -253,7 +253,7 @@ def _chooses_as_known(algo: Algorithm) -> bool:
     """Whether the framework's own code chooses the training records, and states how stable that
     is."""
     choices = (getattr(type(part), "training_records", None) for part in (algo, *components(algo)))
-    return all(one is None or one.__module__.startswith("fedpriv.") for one in choices)
+    return all(one is None or is_built_in(one) for one in choices)
 
 
 def _specs(

@@ -28,7 +28,6 @@ from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable
 from fedpriv.aggregation.plan_cost import rounds_alike
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.authorship import all_built_in
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.base import DataSet
 from fedpriv.data.stability import UNSTATED
@@ -43,6 +42,7 @@ from fedpriv.settings.typed_values import typed, unknown_key
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
+from fedpriv.util.authorship import all_built_in
 from fedpriv.util.streams import Streams
 
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from types import FunctionType
+
+
+def is_built_in(kind: type | FunctionType) -> bool:
+    """Whether a class or function is the framework's own."""
+    return kind.__module__.startswith("fedpriv.")
 
 
 def all_built_in(*parts: object) -> bool:
@@ -15,8 +21,7 @@ def all_built_in(*parts: object) -> bool:
     (True, False)
     """
     return all(
-        part is None
-        or (type(part).__module__.startswith("fedpriv.") and all_built_in(*components(part)))
+        part is None or (is_built_in(type(part)) and all_built_in(*components(part)))
         for part in parts
     )
 
