@@ -337,7 +337,9 @@ class GradientMethod(RecordMethod, ABC):
         for name, drawn in self.asked(round, plan):
             parameters = plan.query_parameters[name]
             # Each silo's noise suffices for its own message: a sum over fewer silos is as private.
-            n_summed = parameters.n_summed - (parameters.n_invited - len(drawn["invited"]))
+            # Lost silos are still drawn, and `n_invited` does not count them.
+            not_drawn = max(0, parameters.n_invited - len(drawn["invited"]))
+            n_summed = parameters.n_summed - not_drawn
             noise = SiloNoise(GRADIENTS_PER_RECORD[name])
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)

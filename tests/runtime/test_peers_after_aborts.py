@@ -215,3 +215,16 @@ def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
             np.testing.assert_allclose(counts[counts > 0], 1.0, rtol=1e-12)
         else:
             assert sum(left[0].shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["minibatch_sgd", "prox_svrg", "spider"])
+def test_methods_that_draw_their_silos_go_on_without_lost_peers(method):
+    """Round 2 loses peers after it was charged, and so does round 3 before any message."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    exp = experiment(*NINE, *CONVERGED, f"algo={method}", *noise, "aggregation.least_peers=3")
+    faults = [drop(exchange=n, sender=f"silo{k}") for n in range(3, 40) for k in (3, 4, 5, 6)]
+    results, prepared = rounds_of(exp, *faults, rounds=6)
+    assert [result.aborted is None for result in results][-2:] == [True, True]
+    assert len(prepared.silos) == 5
+    [query, *_] = prepared.queries(6)
+    assert query.n_summed == 5
