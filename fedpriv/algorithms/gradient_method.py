@@ -187,6 +187,9 @@ class GradientMethod(RecordMethod, ABC):
             self.calibration,
             "certified or given: the paper's constants are not known",
         )
+        held = self.least_cohort is None or bool(plan.threat_model.learners)
+        allowed = "null: nobody would send the model to silos that are left out of a round"
+        require(held, "algo.least_cohort", self.least_cohort, allowed)
         for name, parameters in plan.query_parameters.items():
             fixed = self.least_cohort is None or parameters.n_summed == parameters.n_invited
             allowed = "null: this aggregation's sums cover a fixed number of silos"

@@ -8,6 +8,7 @@ import pytest
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -228,3 +229,10 @@ def test_methods_that_draw_their_silos_go_on_without_lost_peers(method):
     assert len(prepared.silos) == 5
     [query, *_] = prepared.queries(6)
     assert query.n_summed == 5
+
+
+def test_peers_do_not_leave_peers_out():
+    """Those would go on from an old model."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    with pytest.raises(ConfigError, match=r"algo\.least_cohort=5: null: nobody would send"):
+        experiment(*NINE, *CONVERGED, "algo=minibatch_sgd", *noise, "algo.least_cohort=5")
