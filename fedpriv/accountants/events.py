@@ -68,6 +68,8 @@ class Event:
         `claimed` describe one record, and the accountant answers for the whole group.
     status: evidence for `certified`, one of `STATUSES`. A query sets it, not the algorithm.
     group: the unit's group, if groups have epsilons of their own; "": the event concerns all units.
+    one_noise: whether the events of different scopes may be one release, such as a sum over silos,
+        in which one noise hides the records of all scopes.
     """
 
     observer: str
@@ -80,6 +82,7 @@ class Event:
     group_size: int = 1
     status: str = ENFORCED
     group: str = ""
+    one_noise: bool = False
 
     @property
     def protects(self) -> str:

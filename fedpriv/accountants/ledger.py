@@ -148,8 +148,9 @@ class Ledger:
                 [_epsilons(self.accountant, part, adjacency, size) for part in compositions]
             )
             if size > 1 and len(scopes) > 1:
+                one_noise = any(event.one_noise for counts in scopes for event, _ in counts)
                 split = _split_epsilon(
-                    tuple(map(_certified, scopes)), size, delta, _certified(shared)
+                    tuple(map(_certified, scopes)), size, delta, _certified(shared), one_noise
                 )
                 certified = {method: max(epsilon, split) for method, epsilon in certified.items()}
             claims = [_claim(counts, size, delta) for counts in parts]
@@ -207,12 +208,13 @@ def _split_epsilon(
     group_size: int,
     delta: float,
     shared: tuple[tuple[DpEvent, int], ...],
+    one_noise: bool,
 ) -> float:
     """Bound for a group that no single scope holds."""
     if all(gaussian(part) for part in (*scopes, shared)):
         # The records' mean gaps add up, so the whole group in the costliest scope is the worst.
         return 0.0
-    return split_epsilon(scopes, group_size, delta, everywhere=shared)
+    return split_epsilon(scopes, group_size, delta, everywhere=shared, one_noise=one_noise)
 
 
 _claimed_epsilon = lru_cache(maxsize=4096)(claimed_epsilon)

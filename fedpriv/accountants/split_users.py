@@ -10,6 +10,12 @@ Releases of different silos compose: at order a, a split has divergence
 
 and the largest of these sums bounds all splits. Dynamic programming over silos finds it exactly,
 for each order and direction. The conversion then gives an epsilon for every split of the group.
+
+That is for silos with noise of their own. An observer of sums sees one release, in which one noise
+hides the records of all silos: a record in each of two silos may move it twice as far as one does.
+The noise is a sum of independent parts, of which silo s gets the share k_s / k of the variance. The
+release is a function of the silos' releases under their parts, and these compose. Without sampling,
+every split then costs at most what all k records in the costliest silo cost.
 """
 
 from __future__ import annotations
@@ -38,19 +44,25 @@ epsilon."""
 
 
 def split_epsilon(
-    scopes: Sequence[Composition], group_size: int, delta: float, *, everywhere: Composition = ()
+    scopes: Sequence[Composition],
+    group_size: int,
+    delta: float,
+    *,
+    everywhere: Composition = (),
+    one_noise: bool = False,
 ) -> float:
     """Epsilon at `delta` of a group of at most `group_size` records in more than one scope, under
     add/remove of the group, both directions; inf if a release is not private.
 
     scopes: releases of each scope.
     everywhere: releases to which the records of all scopes contribute.
+    one_noise: whether releases of different scopes may be one, under the noise of each.
 
     Raises ConfigError for an event without a group bound.
     """
     total = np.zeros((group_size + 1, 2, len(ORDERS)))
     for composition in scopes:
-        if (curves := _curves(composition, group_size)) is None:
+        if (curves := _curves(composition, group_size, one_noise=one_noise)) is None:
             return math.inf
         total = _worst_sum(total, curves[:group_size])
     if (common := _curves(everywhere, group_size)) is None:
@@ -60,14 +72,18 @@ def split_epsilon(
     return max(convert(np.array(ORDERS)[known], direction[known], delta) for direction in worst)
 
 
-def _curves(composition: Composition, most: int) -> np.ndarray | None:
+def _curves(composition: Composition, most: int, *, one_noise: bool = False) -> np.ndarray | None:
     """Renyi divergences (most + 1, 2, orders) of `composition` for groups of 0 .. `most` records;
-    None if it is not private."""
+    None if it is not private.
+
+    one_noise: whether m records face the part m / most of the noise variance.
+    """
+    divergences = _parts_divergences if one_noise else _divergences
     found = leaves(composition)
     if found is None:
         return None
     nothing = np.zeros((most + 1, 2, len(ORDERS)))
-    return sum((count * _divergences(event, most) for event, count in found.items()), nothing)
+    return sum((count * divergences(event, most) for event, count in found.items()), nothing)
 
 
 def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
@@ -107,6 +123,20 @@ def _divergences(event: DpEvent, most: int) -> np.ndarray:
             moments = top[:, 0] + np.log(np.exp(exponent - top).sum(axis=1))
             curves[:, direction, column] = (np.maximum(moments, 0) + _ROUNDING * a) / (a - 1)
     curves[0] = 0
+    return curves
+
+
+@lru_cache(maxsize=256)
+def _parts_divergences(event: DpEvent, most: int) -> np.ndarray:
+    """As `_divergences`, where a group of m faces the part m / `most` of the noise variance."""
+    import dp_accounting as dp
+
+    q, sigma = sampled_gaussian(event, most)
+    curves = np.zeros((most + 1, 2, len(ORDERS)))
+    for m in range(1, most + 1):
+        part = dp.GaussianDpEvent(sigma * math.sqrt(m / most))
+        own = part if q == 1 else dp.PoissonSampledDpEvent(q, part)
+        curves[m] = _divergences(own, m)[m]
     return curves
 
 

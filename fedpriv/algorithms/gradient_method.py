@@ -187,6 +187,9 @@ class GradientMethod(RecordMethod, ABC):
             self.calibration,
             "certified or given: the paper's constants are not known",
         )
+        held = self.least_cohort is None or bool(plan.threat_model.learners)
+        allowed = "null: nobody would send the model to silos that are left out of a round"
+        require(held, "algo.least_cohort", self.least_cohort, allowed)
         for name, parameters in plan.query_parameters.items():
             fixed = self.least_cohort is None or parameters.n_summed == parameters.n_invited
             allowed = "null: this aggregation's sums cover a fixed number of silos"
@@ -337,7 +340,9 @@ class GradientMethod(RecordMethod, ABC):
         for name, drawn in self.asked(round, plan):
             parameters = plan.query_parameters[name]
             # Each silo's noise suffices for its own message: a sum over fewer silos is as private.
-            n_summed = parameters.n_summed - (parameters.n_invited - len(drawn["invited"]))
+            # Lost silos are still drawn, and `n_invited` does not count them.
+            not_drawn = max(0, parameters.n_invited - len(drawn["invited"]))
+            n_summed = parameters.n_summed - not_drawn
             noise = SiloNoise(GRADIENTS_PER_RECORD[name])
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)

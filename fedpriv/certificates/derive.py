@@ -181,6 +181,7 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
 
         certified, why = NonPrivateDpEvent(), (f"FAILS: {fails}",)
     noise = view.mechanism.assumptions(view.parameters.encoding, real=plan.streams.system)
+    size = _group(view)
     return Event(
         view.observer.name,
         target.unit,
@@ -199,8 +200,9 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
             *((PUBLIC_GROUPS,) if view.group else ()),
             *why,
         ),
-        _group(view),
+        size,
         group=view.group.name if view.group else "",
+        one_noise=size > 1 and view.silo is not None and request.noise.of_sums(view),
     )
 
 

@@ -286,6 +286,9 @@ class DpSgdNoise(Noise):
             return release, ()
         return SelfComposedDpEvent(PoissonSampledDpEvent(rate, release), steps), ()
 
+    def of_sums(self, view: ObservedRelease) -> bool:
+        return False  # only the silo's own noise counts
+
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return ("a silo's number of training records is public",)
 

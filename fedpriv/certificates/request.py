@@ -273,6 +273,11 @@ class Noise(ABC):
         """The event of an observed release, an upper bound on its cost, and the event's
         assumptions."""
 
+    def of_sums(self, view: ObservedRelease) -> bool:
+        """Whether the event of a silo's part may count noise that also hides the parts of other
+        silos. It does where the observer sees sums alone."""
+        return not view.observer.sees_messages
+
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         """The assumptions of every observer's certificate."""
         return ()

@@ -147,6 +147,61 @@ def test_a_ledger_certifies_the_worse_of_one_silo_and_several():
     assert certified(many[:1], 40)["pld"] == together
 
 
+def one_sum(parts: list[tuple[float, float]], delta: float) -> float:
+    """Epsilon of one sum that each record moves by a distance with a probability, and of the
+    reverse, by the trapezoid rule. Noise has deviation 1."""
+    x = np.linspace(-30, 60, 40_001)
+    places = [(1.0, 0.0)]
+    for rate, far in parts:
+        kept = [(share * (1 - rate), place) for share, place in places if rate < 1]
+        places = kept + [(share * rate, place + far) for share, place in places]
+    with_all = sum(share * stats.norm.pdf(x - place) for share, place in places)
+    without = stats.norm.pdf(x)
+
+    def loss(epsilon: float) -> float:
+        pairs = (with_all, without), (without, with_all)
+        return max(float(np.maximum(a - np.exp(epsilon) * b, 0).sum()) for a, b in pairs) * (
+            x[1] - x[0]
+        )
+
+    low, high = 0.0, 60.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss(middle) > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "delta"),
+    [
+        ((1.0, 2.089), (0.04518, 4.994), 4.187e-3),
+        ((0.8218, 2.361), (0.07933, 4.367), 5.837e-3),
+        ((1.0, 1.381), (0.01825, 3.333), 2.096e-4),
+    ],
+)
+def test_records_of_two_silos_move_one_sum_together(first, second, delta):
+    """The observer of a sum sees both under one noise. As releases of their own they would cost
+    less, and so would both in either silo."""
+    scopes = [
+        [(dp.GaussianDpEvent(1 / far), 1)]
+        if rate == 1
+        else [(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(1 / far)), 1)]
+        for rate, far in (first, second)
+    ]
+    exact = one_sum([first, second], delta)
+    assert exact > 1.3 * max(one_sum([first] * 2, delta), one_sum([second] * 2, delta))
+    assert exact > 1.3 * split_epsilon(scopes, 2, delta)
+    assert exact <= split_epsilon(scopes, 2, delta, one_noise=True) < 1.4 * exact
+
+
+def test_without_sampling_no_split_of_one_sum_costs_more_than_the_costliest_silo():
+    sigmas = (4.0, 5.0, 8.0)
+    scopes = [[(dp.GaussianDpEvent(sigma), 9)] for sigma in sigmas]
+    bound = split_epsilon(scopes, 6, 1e-5, one_noise=True)
+    worst = gaussian_epsilon(6 / 4.0 * 3)
+    assert 0.9 * worst <= bound <= 1.15 * worst
+
+
 def test_what_has_no_bound():
     assert split_epsilon([silo(8, 40), [(dp.NonPrivateDpEvent(), 1)]], 4, 1e-5) == math.inf
     assert split_epsilon(CROSSING, 4, 1e-5, everywhere=[(dp.GaussianDpEvent(0.0), 1)]) == math.inf

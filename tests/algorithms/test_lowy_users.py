@@ -1,17 +1,20 @@
 """User level beside record level for the methods of Lowy et al.: Appendices B and G."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_mixture_gaussian_mechanism
 from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG
-from plans import make_plan
+from plans import make_plan, only_query
 
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
+from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
+from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.data.stability import NO_STAGES, truncation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
@@ -111,6 +114,38 @@ def test_users_whose_records_are_sampled_by_coins_are_added_or_removed():
     assert rows["server", "record"].certified == math.inf  # another record comes in its place
     with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given, because"):
         rows_of(replace(algo, calibration="certified"))
+
+
+@dataclass(frozen=True)
+class OwnSizes(MinibatchSgd):
+    """The larger silo has the smaller batches."""
+
+    def size(self, name, records):
+        return 12 if records == 12 else 5
+
+
+def test_a_record_in_each_of_two_silos_moves_one_sum():
+    """One record is in every batch, the other in few and then moves the mean further. The observer
+    of the sum sees both under one noise, and the server sees each under its silo's own."""
+    rate, delta = 5 / 274, 2.1e-4
+    noise = 1 / 12 / (1.381 * math.hypot(1 / 12, 1 / 5))
+    words = {"sampling": "poisson", "records_per_user": 2, "rounds": 1, "noise_multiplier": noise}
+    known = {field.name: getattr(MINIBATCH, field.name) for field in fields(MINIBATCH)}
+    algo = OwnSizes(**known | words | {"batch_size": None})
+    federation = replace(truncated(2), n_silos=2, silo_records=(12, 274))
+    certified = {}
+    for aggregation in (Masked(), Plain()):
+        plan = make_plan(algo, Gaussian(1.0, noise), aggregation, federation=federation)
+        ledger = Ledger(Pld(delta))
+        ledger.record(only_query(algo, plan).events)
+        [row] = [row for row in ledger.rows(1) if (row.observer, row.unit) == ("server", "user")]
+        certified[aggregation] = row.certified
+    deviation = noise * math.hypot(1 / 12, 1 / 5)
+    moved = from_mixture_gaussian_mechanism(deviation, [1 / 12, 1 / 12 + 1 / 5], [1 - rate, rate])
+    exact = moved.get_epsilon_for_delta(delta)
+    assert exact == pytest.approx(16.88, abs=0.01)
+    assert exact <= certified[Masked()] < 1.4 * exact
+    assert certified[Plain()] > certified[Masked()]
 
 
 def test_records_beyond_the_bound_do_not_train():

@@ -8,6 +8,7 @@ import pytest
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -215,3 +216,23 @@ def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
             np.testing.assert_allclose(counts[counts > 0], 1.0, rtol=1e-12)
         else:
             assert sum(left[0].shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["minibatch_sgd", "prox_svrg", "spider"])
+def test_methods_that_draw_their_silos_go_on_without_lost_peers(method):
+    """Round 2 loses peers after it was charged, and so does round 3 before any message."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    exp = experiment(*NINE, *CONVERGED, f"algo={method}", *noise, "aggregation.least_peers=3")
+    faults = [drop(exchange=n, sender=f"silo{k}") for n in range(3, 40) for k in (3, 4, 5, 6)]
+    results, prepared = rounds_of(exp, *faults, rounds=6)
+    assert [result.aborted is None for result in results][-2:] == [True, True]
+    assert len(prepared.silos) == 5
+    [query, *_] = prepared.queries(6)
+    assert query.n_summed == 5
+
+
+def test_peers_do_not_leave_peers_out():
+    """Those would go on from an old model."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    with pytest.raises(ConfigError, match=r"algo\.least_cohort=5: null: nobody would send"):
+        experiment(*NINE, *CONVERGED, "algo=minibatch_sgd", *noise, "algo.least_cohort=5")
