@@ -24,6 +24,7 @@ from fedpriv.accountants.table import epsilon_table
 from fedpriv.aggregation.epsilon_target import beyond_target, noise_text
 from fedpriv.errors import ConfigError, require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations, milestones
+from fedpriv.runs.folder import LEFT_OUT, read_status
 from fedpriv.runs.progress import CHARGED_TWICE
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs
@@ -151,6 +152,11 @@ def _cost(config: DictConfig, line: CommandLine, jobs: int) -> Cost:
         folder = str(config.resume)
         exp, _ = stored_experiment(line, folder, jobs)
         repeated = rounds_repeated(Path(folder), system=exp.options.system)
+        # A silo knows a larger share of the noise of fewer, and no file says since which round.
+        lost = read_status(Path(folder)).get(LEFT_OUT)
+        names = ", ".join(map(str, lost or ()))
+        allowed = f"a run with all its silos (without {names}, epsilon.csv has its epsilons)"
+        require(not lost, "resume", folder, allowed)
     words = tuple(str(word) for word in config.hydra.overrides.task)
     return Cost(words, EpsilonForecast.of(exp), repeated)
 

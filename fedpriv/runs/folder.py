@@ -42,6 +42,8 @@ from fedpriv.util.untrusted_files import read_json
 
 CHECKPOINT = "checkpoint.safetensors"
 STATUS = "status.json"
+LEFT_OUT = "left_out"
+"""The entry of status.json with the silos that the run has gone on without."""
 CONFIG = "config.yaml"
 ROSTER = "roster.csv"
 

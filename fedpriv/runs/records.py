@@ -17,7 +17,7 @@ from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import LEFT_OUT, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.rounds_without_result import account_for_aborts, account_for_empty_rounds
@@ -44,8 +44,6 @@ ON_A_GPU = (
 
 LOST = "lost_parties"
 """The entry of status.json with the parties that were lost, by round."""
-LEFT_OUT = "left_out"
-"""The entry of status.json with the silos that the run has gone on without."""
 OTHER_REPEATS = (
     "a party was lost, so rounds that were repeated may have had another model and the same noise: "
     "with noise from the operating system each attempt would be charged, and here it is not"

@@ -381,6 +381,16 @@ def test_epsilon_of_a_folder_is_that_of_its_own_settings(whole, tmp_path):
     assert run("epsilon", "resume=nowhere", cwd=tmp_path).returncode == 2
 
 
+def test_epsilon_of_a_folder_is_not_that_of_silos_it_went_on_without(whole, tmp_path):
+    """Fewer silos hide less from one of them, and no file says since which round."""
+    folder = shutil.copytree(whole, tmp_path / "run")
+    status = read_status(folder)
+    (folder / "status.json").write_text(json.dumps(status | {"left_out": ["silo1"]}))
+    done = run("epsilon", "resume=run", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "resume=run: a run with all its silos (without silo1, epsilon.csv" in done.stderr
+
+
 def test_epsilon_of_a_folder_charges_what_was_begun_again(tmp_path):
     words = (*TINY, "randomness=system", "rounds=4", "checkpoint_every=100")
     with dies_in(3, sums=[]), pytest.raises(Death):
