@@ -154,7 +154,7 @@ def _cost(config: DictConfig, line: CommandLine, jobs: int) -> Cost:
         repeated = rounds_repeated(Path(folder), system=exp.options.system)
         # A silo knows a larger share of the noise of fewer, and no file says since which round.
         lost = read_status(Path(folder)).get(LEFT_OUT)
-        names = ", ".join(map(str, lost or ()))
+        names = ", ".join(map(str, lost)) if isinstance(lost, list) else lost
         allowed = f"a run with all its silos (without {names}, epsilon.csv has its epsilons)"
         require(not lost, "resume", folder, allowed)
     words = tuple(str(word) for word in config.hydra.overrides.task)
