@@ -70,6 +70,8 @@ class Event:
     group: the unit's group, if groups have epsilons of their own; "": the event concerns all units.
     one_noise: whether the events of different scopes may be one release, such as a sum over silos,
         in which one noise hides the records of all scopes.
+    together: a mechanism that bounds this release for records of any scopes, if it is one release
+        in which all scopes take part; None: unknown.
     """
 
     observer: str
@@ -83,6 +85,7 @@ class Event:
     status: str = ENFORCED
     group: str = ""
     one_noise: bool = False
+    together: DpEvent | None = None
 
     @property
     def protects(self) -> str:

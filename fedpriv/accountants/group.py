@@ -17,7 +17,7 @@ implies k mu-GDP for groups (Dong, Roth, Su: Gaussian differential privacy, 2022
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +71,22 @@ def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
         group_size,
         f"group privacy is known for Gaussian and Poisson events, not for {event}",
     )
+
+
+def dominating(events: Iterable[DpEvent], group_size: int) -> DpEvent | None:
+    """One release that is no more private than any of `events`, nor than one release in which each
+    record of a group takes part as in any of them: it samples as often as the one that samples most
+    and moves as far as the one that moves farthest (Choquette-Choo et al. 2024, Lemma 4.5). None if
+    no group bound is known."""
+    import dp_accounting as dp
+
+    try:
+        known = [sampled_gaussian(event, group_size) for event in dict.fromkeys(events)]
+    except ConfigError:
+        return None
+    rates, noises = zip(*known)
+    moved = dp.GaussianDpEvent(min(noises))
+    return moved if max(rates) == 1 else dp.PoissonSampledDpEvent(max(rates), moved)
 
 
 def group_rdp(

@@ -91,7 +91,8 @@ class Ledger:
     Events compose in any order. A unit is in one scope only, so epsilon is the maximum over scopes;
     events without a scope compose with those of every scope. A group of records may be in several
     scopes: its epsilon is the larger of that maximum (all records in one scope) and the bound of
-    `split_epsilon` (every other way to split them).
+    `split_epsilon` (every other way to split them). Where all scopes take part in every release,
+    `Event.together` bounds all ways to split them, and the smaller bound counts.
     """
 
     def __init__(self, accountant: Accountant) -> None:
@@ -153,6 +154,10 @@ class Ledger:
                     tuple(map(_certified, scopes)), size, delta, _certified(shared), one_noise
                 )
                 certified = {method: max(epsilon, split) for method, epsilon in certified.items()}
+                if (together := _together(scopes)) is not None:
+                    both = _merged((*together, *_certified(shared)))
+                    bounds = _epsilons(self.accountant, both, adjacency, size)
+                    certified = {m: min(own, bounds.get(m, own)) for m, own in certified.items()}
             claims = [_claim(counts, size, delta) for counts in parts]
             numbers = [claim for claim in claims if claim is not None]
             claimed = max(numbers) if len(numbers) == len(claims) else None
@@ -172,6 +177,18 @@ class Ledger:
 def _with_shared(scopes: list[Counts], shared: Counts) -> list[Counts]:
     """The events that a unit of each scope contributes to."""
     return [shared + counts for counts in scopes] or [shared]
+
+
+def _together(scopes: list[Counts]) -> tuple[tuple[DpEvent, int], ...] | None:
+    """What bounds all releases for records of any scopes; None unless all scopes take part in every
+    one of them."""
+    found = []
+    for counts in scopes:
+        known = [(event.together, n) for event, n in counts if event.together is not None]
+        found.append(dict(_merged(known)))
+        if len(known) < len(counts) or found[0] != found[-1]:
+            return None
+    return tuple(found[0].items())
 
 
 def _certified(counts: Counts) -> tuple[tuple[DpEvent, int], ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.accountants.group import dominating
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import (
     ObservedRelease,
@@ -167,7 +168,29 @@ def derive(
     """The events of one query."""
     observers = plan.threat_model.observers
     views = observed_releases(request, plan, contributors, targets, observers, round)
-    return tuple(_event(view, claim(view)) for view in views)
+    return _with_bounds(tuple(_event(view, claim(view)) for view in views), plan)
+
+
+def _with_bounds(events: tuple[Event, ...], plan: Plan) -> tuple[Event, ...]:
+    """The events of one release, those under one noise with a bound for records of any silos if all
+    silos take part."""
+    silos: dict[tuple[str, ...], list[Event]] = {}
+    for event in events:
+        if event.one_noise:
+            silos.setdefault(_about(event), []).append(event)
+    bounds = {
+        about: dominating((event.certified for event in own), own[0].group_size)
+        for about, own in silos.items()
+        if len({event.scope for event in own}) == len(own) == plan.federation.n_silos
+    }
+    return tuple(
+        replace(event, together=bounds.get(_about(event))) if event.one_noise else event
+        for event in events
+    )
+
+
+def _about(event: Event) -> tuple[str, ...]:
+    return event.observer, event.unit, event.adjacency, event.group
 
 
 def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:

@@ -14,7 +14,7 @@ from scipy import special, stats
 from fedpriv.accountants import split_users
 from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, Event
-from fedpriv.accountants.group import group_event
+from fedpriv.accountants.group import dominating, group_event
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import group_pld, pld_epsilon
 from fedpriv.accountants.renyi import convert
@@ -192,6 +192,24 @@ def test_records_of_two_silos_move_one_sum_together(first, second, delta):
     assert exact > 1.3 * max(one_sum([first] * 2, delta), one_sum([second] * 2, delta))
     assert exact > 1.3 * split_epsilon(scopes, 2, delta)
     assert exact <= split_epsilon(scopes, 2, delta, one_noise=True) < 1.4 * exact
+    worst = dominating([event for [(event, _)] in scopes], 2)
+    assert worst is not None
+    assert exact <= group_pld([(worst, 1)], 2, delta)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_dominating_release_bounds_records_of_any_silos(seed):
+    rng = np.random.default_rng(seed)
+    rates, moved = rng.uniform(0.02, 1, 3), rng.uniform(0.1, 2, 3)
+    events = [
+        dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(1 / float(far)))
+        for rate, far in zip(rates, moved)
+    ]
+    silos = rng.integers(0, 3, 3)
+    exact = one_sum([(rates[s], moved[s]) for s in silos], 1e-3)
+    worst = dominating(events, 3)
+    assert worst is not None
+    assert exact <= group_pld([(worst, 1)], 3, 1e-3)
 
 
 def test_without_sampling_no_split_of_one_sum_costs_more_than_the_costliest_silo():

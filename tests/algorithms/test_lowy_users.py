@@ -10,7 +10,7 @@ from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG
 from plans import make_plan, only_query
 
 from fedpriv.accountants.ledger import Ledger, headline
-from fedpriv.accountants.pld import Pld, gaussian_epsilon
+from fedpriv.accountants.pld import Pld, gaussian_epsilon, group_pld
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
@@ -146,6 +146,39 @@ def test_a_record_in_each_of_two_silos_moves_one_sum():
     assert exact == pytest.approx(16.88, abs=0.01)
     assert exact <= certified[Masked()] < 1.4 * exact
     assert certified[Plain()] > certified[Masked()]
+
+
+def poisson_users(sizes, k, *, invited=None):
+    """The server's certificate for users with k records, and that of k records of the first silo.
+
+    invited: scopes that take part; None: all.
+    """
+    words = {"sampling": "poisson", "records_per_user": k, "rounds": 20, "noise_multiplier": 1.0}
+    algo = replace(MINIBATCH, **words, batch_size=6)
+    federation = replace(truncated(k), n_silos=len(sizes), silo_records=sizes)
+    plan = make_plan(algo, Gaussian(1.0, 1.0), Masked(), federation=federation)
+    ledger = Ledger(Pld(1e-5))
+    events = only_query(algo, plan).events
+    if invited is not None:
+        events = [event for event in events if event.scope in invited]
+        events = [replace(event, together=None) for event in events]
+    ledger.record(events, 20)
+    rows = {row.observer: row.certified for row in ledger.rows(20) if row.unit == "user"}
+    server = [e for e in events if (e.observer, e.scope, e.group_size) == ("server", "silo0", k)]
+    return rows["server"], group_pld([(server[0].certified, 20)], k, 1e-5)
+
+
+def test_records_of_equal_silos_move_a_sum_like_those_of_one():
+    everyone, alone = poisson_users((100,) * 5, 4)
+    assert everyone == alone
+    parted, _ = poisson_users((100,) * 5, 4, invited=("silo0", "silo1", "silo2"))
+    assert parted > alone  # silos that are not in every sum have no such bound
+
+
+def test_records_of_unequal_silos_move_a_sum_like_those_of_the_worst_one():
+    """With one size of batches, the smallest silo samples most, and no silo moves it farther."""
+    everyone, alone = poisson_users((60, 100, 300), 4)
+    assert everyone == alone
 
 
 def test_records_beyond_the_bound_do_not_train():
