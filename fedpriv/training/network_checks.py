@@ -127,6 +127,40 @@ def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> 
     return not _repeats([own] * 3, shape, dtype)
 
 
+def after_first_pass(model: nn.Module, example: Tensor) -> nn.Module:
+    """A copy of a network in training mode that has made its tables, such as encodings of places,
+    if its first pass makes them. They are made of zeros, and count as tables if outputs stay what
+    they are without them, at these parameters and at others. Else: the network itself.
+
+    example: records, as a pass takes them.
+    """
+    made = copy.deepcopy(model).train()
+    looks = appearance(made)
+    try:
+        _seeded_pass(made, torch.zeros_like(example))
+        kept = appearance(made) == looks or _computes_otherwise(model, made, example)
+    except Exception:  # of the network's own code; who uses the network raises it again
+        return model
+    return model if kept else made
+
+
+def _computes_otherwise(model: nn.Module, made: nn.Module, example: Tensor) -> bool:
+    """Whether the two have other outputs at equal parameters."""
+    start = flatten(model)
+    generator = torch.Generator().manual_seed(1)
+    other = start + 0.1 * torch.randn(len(start), generator=generator).to(start)
+    for point in (start, other):
+        for x in next(_examples(tuple(example.shape), example.dtype, example.device)):
+            found = []
+            for each in (model, made):
+                own = copy.deepcopy(each).train()
+                load(own, point)
+                found.append(_seeded_pass(own, x).nan_to_num())
+            if not torch.equal(*found):
+                return True
+    return False
+
+
 @cached_by_model
 def refuse_outside_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Raise ConfigError if a training pass changes what another copy of the network computes, as a

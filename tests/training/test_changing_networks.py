@@ -129,6 +129,48 @@ class Queue(Net):
         return h - sum(self.last_means)
 
 
+class LayerWithPrivateList(Net):
+    def __init__(self):
+        super().__init__()
+        self.first._passes = [0]
+
+    def between(self, h):
+        self.first._passes[0] += 1
+        return h / self.first._passes[0]
+
+
+class LayerWithQueue(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.seen = deque([0])
+
+    def between(self, h):
+        self.first.seen[0] += 1
+        return h / self.first.seen[0]
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(5))
+        self._passes = [0]
+
+    def forward(self, h):
+        self._passes[0] += 1
+        return h @ self.weight / self._passes[0]
+
+
+class ParametrisedOwnLayer(Net):
+    """torch makes its class anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.utils.parametrizations.weight_norm(Scale())
+
+    def between(self, h):
+        return self.scale(h)
+
+
 class OverwritesRecords(Net):
     def forward(self, x):
         x.mul_(0.5)
@@ -227,6 +269,9 @@ CHANGING = [
     CollectionWithAttribute,
     ParameterWithAttribute,
     Queue,
+    LayerWithPrivateList,
+    LayerWithQueue,
+    ParametrisedOwnLayer,
     OverwritesRecords,
     SparseEmbedding,
     EmbeddedFeature,
@@ -278,6 +323,9 @@ RECORDS_REMEMBERED = {
     CollectionWithAttribute,
     ParameterWithAttribute,
     Queue,
+    LayerWithPrivateList,
+    LayerWithQueue,
+    ParametrisedOwnLayer,
 }
 
 
@@ -315,7 +363,18 @@ def test_clipped_sums_are_autograds_or_refused(build, kind):
     copy.deepcopy(model)
 
 
-@pytest.mark.parametrize("build", [ReplacesData, ClampsWeights, OverwritesRecords, Checkpointed])
+@pytest.mark.parametrize(
+    "build",
+    [
+        ReplacesData,
+        ReplacesParameter,
+        ClampsWeights,
+        OverwritesRecords,
+        Checkpointed,
+        Queue,
+        LazyBuffer,
+    ],
+)
 def test_scores_are_those_of_fresh_copies(build):
     model, theta, data = problem(build)
     records = data.x.clone()
@@ -326,14 +385,16 @@ def test_scores_are_those_of_fresh_copies(build):
         own = copy.deepcopy(model).eval()
         load(own, point)
         loss = TASK.loss(own(records.clone()), data.y, weight)
+        leaves = list(own.parameters())
         loss.backward()
-        gradient = torch.cat([p.grad.flatten() for p in own.parameters()])
+        gradient = torch.cat([p.grad.flatten() for p in leaves])
         if build is not Checkpointed:  # needs gradients
             score, _ = evaluator.evaluate(point, labelled)
             assert score == pytest.approx(loss.item(), rel=1e-6)
-        found = training_loss(model, point, silos=[(data.x, data.y)], task=TASK)
+        found = training_loss(model, point, silos=2 * [(data.x, data.y)], task=TASK)
         assert found.loss == pytest.approx(loss.item(), rel=1e-6)
-        torch.testing.assert_close(found.gradient.float(), gradient, rtol=1e-5, atol=1e-6)
+        if build is not ReplacesParameter:  # which the gradient then is not of
+            torch.testing.assert_close(found.gradient.float(), gradient, rtol=1e-5, atol=1e-6)
         assert torch.equal(records, data.x)
         assert torch.equal(theta, flatten(model))
 
@@ -375,6 +436,57 @@ def test_dropout_whose_masks_are_unknown_is_refused():
         sums("steps", model, data)(theta)
 
 
+class MakesTable(Net):
+    """At its first pass."""
+
+    table = None
+
+    def between(self, h):
+        if self.table is None:
+            self.table = torch.arange(5).cos()
+        return h + self.table
+
+
+class KeepsFirstMean(Net):
+    mean = None
+
+    def between(self, h):
+        if self.mean is None:
+            self.mean = h.detach().mean(-1, keepdim=True)
+        return h - self.mean
+
+
+class KeepsFirstWeights(Net):
+    weights = None
+
+    def between(self, h):
+        if self.weights is None:
+            self.weights = self.last.weight.detach().clone()
+        return h + self.weights.sum(0)
+
+
+def test_a_table_that_the_first_pass_makes_is_no_memory_of_records():
+    """It was refused."""
+    model, theta, data = problem(MakesTable)
+    theta = theta + 0.1
+    want = torch.zeros(len(theta), dtype=torch.float64)
+    for x, y in zip(data.x.split(1), data.y.split(1)):
+        own = copy.deepcopy(model)
+        load(own, theta)
+        TASK.loss(own(x), y, torch.ones(1)).backward()
+        gradient = torch.cat([p.grad.flatten() for p in own.parameters()]).double()
+        want += gradient * min(1.0, CLIP / float(gradient.norm()))
+    torch.testing.assert_close(sums("steps", model, data)(theta), want, rtol=1e-5, atol=1e-6)
+    assert model.table is None
+
+
+@pytest.mark.parametrize("build", [KeepsFirstMean, KeepsFirstWeights])
+def test_what_the_first_pass_keeps_of_records_or_weights_is_refused(build):
+    model, theta, data = problem(build)
+    with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
+        sums("steps", model, data)(theta)
+
+
 GENERATOR = np.random.default_rng(0)
 COUNTER = torch.zeros(())
 
@@ -402,8 +514,24 @@ class CountsInHook(Net):
         self.first.register_forward_hook(hook)
 
 
+class Draws(Scale):
+    def forward(self, h):
+        return h @ self.weight * float(GENERATOR.random())
+
+
+class ParametrisedLayerDraws(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.utils.parametrizations.weight_norm(Draws())
+
+    def between(self, h):
+        return self.scale(h)
+
+
 @pytest.mark.parametrize("trainer", ["auto", "sequential"])
-@pytest.mark.parametrize("build", [DrawsOutside, CountsOutside, CountsInHook])
+@pytest.mark.parametrize(
+    "build", [DrawsOutside, CountsOutside, CountsInHook, ParametrisedLayerDraws]
+)
 def test_what_users_would_share_outside_is_refused(build, trainer):
     model, theta, data = problem(build)
     with pytest.raises(ConfigError, match="changes no variable outside the network"):
