@@ -16,7 +16,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
 from fedpriv.training.untouched import appearance, may_remember
-from fedpriv.training.vectors import flatten, taken_gradient, unflatten
+from fedpriv.training.vectors import backward, flatten, taken_gradient, unflatten
 from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
@@ -169,7 +169,7 @@ def training_loss(
         weight = theta.new_full((len(x),), 1 / len(x))
         with torch.enable_grad():
             part = task.loss(own(x.clone()), y, weight)
-            torch.autograd.backward(part)
+            backward(part)
         found = torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]).double()
         loss += float(part.detach()) / len(silos)
         squares += float(found.square().sum()) / len(silos)

@@ -20,7 +20,7 @@ from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.supported import SUPPORTED
 from fedpriv.training.modes import kept_generators
-from fedpriv.training.network_checks import after_first_pass, vmap_batches
+from fedpriv.training.network_checks import vmap_batches
 from fedpriv.training.random_words import random_words, row_counters, threshold
 from fedpriv.training.untouched import untouched
 
@@ -60,7 +60,6 @@ class RecordDropout:
                 setattr(self.model.get_submodule(parent), child, own)
         with torch.no_grad():  # LSTM layers keep the weights that they compute in this call
             self.model.to(example.device)
-        self.model = after_first_pass(self.model, example)
         self.layers = self._probe(example)
 
     def _probe(self, example: Tensor) -> list[tuple[str, MaskedDropout, torch.Size]]:

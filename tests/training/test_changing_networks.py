@@ -465,7 +465,8 @@ class KeepsFirstWeights(Net):
         return h + self.weights.sum(0)
 
 
-def test_a_table_that_the_first_pass_makes_is_no_memory_of_records():
+@pytest.mark.parametrize("kind", ["one batch", "steps"])
+def test_a_table_that_the_first_pass_makes_is_no_memory_of_records(kind):
     """It was refused."""
     model, theta, data = problem(MakesTable)
     theta = theta + 0.1
@@ -476,7 +477,7 @@ def test_a_table_that_the_first_pass_makes_is_no_memory_of_records():
         TASK.loss(own(x), y, torch.ones(1)).backward()
         gradient = torch.cat([p.grad.flatten() for p in own.parameters()]).double()
         want += gradient * min(1.0, CLIP / float(gradient.norm()))
-    torch.testing.assert_close(sums("steps", model, data)(theta), want, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(sums(kind, model, data)(theta), want, rtol=1e-5, atol=1e-6)
     assert model.table is None
 
 
@@ -546,3 +547,24 @@ def test_hooks_that_keep_what_they_see_are_supported():
     model.first.register_forward_hook(lambda layer, read, written: seen.update(last=written))
     want = by_copies(model, theta, data, TASK, RECIPE)
     assert_same(trained(model, theta, data, TASK, RECIPE), want, theta)
+
+
+class PassesParametersBy(Net):
+    """For some records."""
+
+    def forward(self, x):
+        return super().forward(x) if x.mean() > 0 else x[:, :3]
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+def test_records_that_pass_parameters_by_have_no_gradient(trainer):
+    """RuntimeError of torch was raised."""
+    model, theta, data = problem(PassesParametersBy)
+    recipe = Recipe(1, 1, 0.1)
+    moved = trained(model, theta, data, TASK, recipe, execution=Execution(trainer))
+    used = [float(rows.mean(1).max()) > 0 for rows in data.x.split(COUNTS)]
+    assert [bool(own.any()) for own in moved] == used
+    assert not all(used)
+    x, y = data.x[data.x.mean(1) <= 0], data.y[data.x.mean(1) <= 0]
+    assert not clipped_gradients(model, TASK, CLIP, shape=(6,)).sum(theta, x, y).any()
+    assert not training_loss(model, theta, silos=[(x - 9, y)], task=TASK).gradient.any()
