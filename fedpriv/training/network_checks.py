@@ -124,6 +124,7 @@ def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> 
         before.require_unchanged()
     except ConfigError:
         return True
+    own.train()  # a pass may change the modes of parts
     return not _repeats(lambda: own, device, shape, dtype)
 
 
@@ -169,7 +170,7 @@ def refuse_outside_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.
     generator or a counter does that is no part of it."""
     if own_code(model).hidden is None and not has_hooks(model):
         return
-    if not _repeats(lambda: copy.deepcopy(model), _device(model), shape, dtype):
+    if not _repeats(lambda: copy.deepcopy(model).train(), _device(model), shape, dtype):
         raise changes_outside(model)
 
 
@@ -188,7 +189,7 @@ def _repeats(
     has computed from equal records; the second has others. `network` gives each its own."""
     for one, other in _examples((2, *shape), dtype, device):
         try:
-            found = [_seeded_pass(network().train(), x) for x in (one, other, one)]
+            found = [_seeded_pass(network(), x) for x in (one, other, one)]
         except Exception:  # of the network's own code, which need not know such records
             continue
         before, _, after = found

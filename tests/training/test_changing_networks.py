@@ -149,6 +149,16 @@ class LayerWithQueue(Net):
         return h / self.first.seen[0]
 
 
+class ChangesModes(Net):
+    """The first pass differs."""
+
+    def between(self, h):
+        if self.first.training:
+            self.first.eval()
+            return 2 * h
+        return h
+
+
 class Scale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -272,6 +282,7 @@ CHANGING = [
     LayerWithPrivateList,
     LayerWithQueue,
     ParametrisedOwnLayer,
+    ChangesModes,
     OverwritesRecords,
     SparseEmbedding,
     EmbeddedFeature,
@@ -326,6 +337,7 @@ RECORDS_REMEMBERED = {
     LayerWithPrivateList,
     LayerWithQueue,
     ParametrisedOwnLayer,
+    ChangesModes,
 }
 
 
@@ -486,6 +498,26 @@ def test_what_the_first_pass_keeps_of_records_or_weights_is_refused(build):
     model, theta, data = problem(build)
     with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
         sums("steps", model, data)(theta)
+
+
+class EvaluatesPart(Net):
+    """In every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def between(self, h):
+        return self.drop.eval()(h)
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+def test_a_pass_may_put_a_part_in_evaluation_mode(trainer):
+    model, theta, data = problem(EvaluatesPart)
+    want = by_copies(model, theta, data, TASK, RECIPE)
+    got = trained(model, theta, data, TASK, RECIPE, execution=Execution(trainer))
+    assert_same(got, want, theta)
+    assert sums("one batch", model, data)(theta).any()
 
 
 GENERATOR = np.random.default_rng(0)
