@@ -35,8 +35,9 @@ def cached_by_model(
             return results[key]
         with unchanged(model):
             found = function(model, *args, **kwargs)
-        if any(model.children()) or isinstance(found, bool | None):
-            results[key] = found  # of a single layer the result may hold the layer itself
+        # Of a single layer the result may hold the layer itself, unless it says that it does not.
+        if any(model.children()) or getattr(found, "apart", isinstance(found, bool | None)):
+            results[key] = found
         return found
 
     return cached

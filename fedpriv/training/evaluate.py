@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
-from fedpriv.training.untouched import appearance, may_remember
+from fedpriv.training.untouched import Snapshot, may_remember
 from fedpriv.training.vectors import backward, flatten, taken_gradient, unflatten
 from fedpriv.util.work import Work, run_work
 
@@ -60,8 +60,9 @@ class Evaluator:
         for name, own in self.model.named_parameters():
             assert own.dtype == self._flat.dtype, name
             own.data = self._views[name]
-        self._used: nn.Module | None = None
-        self._looks: Hashable = None
+        self._known: dict[tuple[int, ...], bool] = {}
+        self._used: Snapshot | None = None
+        self._forgets = may_remember(self.model)
 
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
@@ -80,12 +81,14 @@ class Evaluator:
 
     def _copy(self, shape: tuple[int, ...]) -> nn.Module:
         """A network as it is before its first pass, at the parameters to evaluate."""
-        if layer_chain(self.model, shape) is not None:
+        if shape not in self._known:
+            self._known[shape] = layer_chain(self.model, shape) is not None
+        if self._known[shape]:
             return self.model
-        own = self._used
-        if own is None or may_remember(own) or appearance(own) != self._looks:
-            self._used = own = copy.deepcopy(self.model)
-            self._looks = appearance(own)
+        if self._used is None or self._forgets or not self._used.holds():
+            own = copy.deepcopy(self.model).requires_grad_(True)
+            self._used = Snapshot(own)
+        own = self._used.model
         for name, parameter in own.named_parameters():
             parameter.data = self._views[name]  # a pass may give it other data
         return own
