@@ -25,17 +25,19 @@ def cached_by_model(
 
     @wraps(function)
     def cached(model: nn.Module, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not any(model.children()):
-            return function(model, *args, **kwargs)  # the result may hold the network itself
         now = appearance(model)
         before, results = known.get(model, (None, {}))
         if before != now:
             results = {}
             known[model] = now, results
         key = (*args, *kwargs.items())
-        if key not in results:
-            with unchanged(model):
-                results[key] = function(model, *args, **kwargs)
-        return results[key]
+        if key in results:
+            return results[key]
+        with unchanged(model):
+            found = function(model, *args, **kwargs)
+        # Of a single layer the result may hold the layer itself, unless it says that it does not.
+        if any(model.children()) or getattr(found, "apart", isinstance(found, bool | None)):
+            results[key] = found
+        return found
 
     return cached

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import layer_chain
-from fedpriv.training.vectors import flatten, taken_gradient, unflatten
+from fedpriv.training.untouched import Snapshot, may_remember
+from fedpriv.training.vectors import backward, flatten, taken_gradient, unflatten
 from fedpriv.util.work import Work, run_work
 
 Scores = tuple[float, dict[str, float]]
@@ -55,10 +56,13 @@ class Evaluator:
         self.task = task
         self.batch = batch
         self._flat = flatten(self.model)
-        self._own = dict(self.model.named_parameters())
         self._views = unflatten(self.model, self._flat)
-        for name, own in self._own.items():
+        for name, own in self.model.named_parameters():
             assert own.dtype == self._flat.dtype, name
+            own.data = self._views[name]
+        self._known: dict[tuple[int, ...], bool] = {}
+        self._used: Snapshot | None = None
+        self._forgets = may_remember(self.model)
 
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
@@ -68,13 +72,26 @@ class Evaluator:
     def run(self, theta: Tensor, records: Labelled) -> Scores:
         """The same, computed at once."""
         self._flat.copy_(theta)
-        for name, own in self._own.items():
-            own.data = self._views[name]  # a forward pass may give a parameter other data
-        # It may overwrite the records, too.
-        pieces = [self.model(rows.clone()) for rows in torch.split(records.x, self.batch)]
+        # The network may overwrite the records.
+        model = self._copy(tuple(records.x.shape[1:]))
+        pieces = [model(rows.clone()) for rows in torch.split(records.x, self.batch)]
         outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
         loss = float(self.task.loss(outputs, records.y, records.weight))
         return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
+
+    def _copy(self, shape: tuple[int, ...]) -> nn.Module:
+        """A network as it is before its first pass, at the parameters to evaluate."""
+        if shape not in self._known:
+            self._known[shape] = layer_chain(self.model, shape) is not None
+        if self._known[shape]:
+            return self.model
+        if self._used is None or self._forgets or not self._used.holds():
+            own = copy.deepcopy(self.model).requires_grad_(True)
+            self._used = Snapshot(own)
+        own = self._used.model
+        for name, parameter in own.named_parameters():
+            parameter.data = self._views[name]  # a pass may give it other data
+        return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +164,15 @@ def training_loss(
     loss = 0.0
     squares = 0.0
     gradient = torch.zeros_like(theta, dtype=torch.float64)
-    own = copy.deepcopy(model).eval().requires_grad_(True)
-    leaves = list(own.parameters())
     for x, y in silos:
+        own = copy.deepcopy(model).eval().requires_grad_(True)  # which a pass may change
+        leaves = list(own.parameters())
         for leaf, start in zip(leaves, unflatten(own, theta.detach().clone()).values()):
             leaf.data = start
         weight = theta.new_full((len(x),), 1 / len(x))
         with torch.enable_grad():
             part = task.loss(own(x.clone()), y, weight)
-            torch.autograd.backward(part)
+            backward(part)
         found = torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]).double()
         loss += float(part.detach()) / len(silos)
         squares += float(found.square().sum()) / len(silos)

@@ -124,7 +124,44 @@ def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> 
         before.require_unchanged()
     except ConfigError:
         return True
-    return not _repeats([own] * 3, shape, dtype)
+    own.train()  # a pass may change the modes of parts
+    return not _repeats(lambda: own, device, shape, dtype)
+
+
+@cached_by_model
+def with_tables(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> nn.Module | None:
+    """A copy of a network in training mode that has made its tables, such as encodings of places,
+    if its first pass over a batch of `shape` makes them. They are made of zeros, and count as
+    tables if outputs stay what they are without them, at these parameters and at others. None: it
+    makes none.
+    """
+    example = torch.zeros(shape, dtype=dtype, device=_device(model))
+    made = copy.deepcopy(model).train()
+    looks = appearance(made)
+    try:
+        _seeded_pass(made, example)
+        if appearance(made) == looks or _computes_otherwise(model, made, example):
+            return None
+    except Exception:  # of the network's own code; who uses the network raises it again
+        return None
+    return made
+
+
+def _computes_otherwise(model: nn.Module, made: nn.Module, example: Tensor) -> bool:
+    """Whether the two have other outputs at equal parameters."""
+    start = flatten(model)
+    generator = torch.Generator().manual_seed(1)
+    other = start + 0.1 * torch.randn(len(start), generator=generator).to(start)
+    for point in (start, other):
+        for x in next(_examples(tuple(example.shape), example.dtype, example.device)):
+            found = []
+            for each in (model, made):
+                own = copy.deepcopy(each).train()
+                load(own, point)
+                found.append(_seeded_pass(own, x).nan_to_num())
+            if not torch.equal(*found):
+                return True
+    return False
 
 
 @cached_by_model
@@ -133,7 +170,7 @@ def refuse_outside_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.
     generator or a counter does that is no part of it."""
     if own_code(model).hidden is None and not has_hooks(model):
         return
-    if not _repeats([copy.deepcopy(model) for _ in range(3)], shape, dtype):
+    if not _repeats(lambda: copy.deepcopy(model).train(), _device(model), shape, dtype):
         raise changes_outside(model)
 
 
@@ -142,13 +179,17 @@ def changes_outside(model: nn.Module) -> ConfigError:
     return refused(model, "code that changes no variable outside the network")
 
 
-def _repeats(copies: list[nn.Module], shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+def _repeats(
+    network: Callable[[], nn.Module],
+    device: torch.device,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+) -> bool:
     """Whether the last of three passes, in training mode from equal seeds, computes what the first
-    has computed from equal records; the second has others."""
-    device = _device(copies[0])
+    has computed from equal records; the second has others. `network` gives each its own."""
     for one, other in _examples((2, *shape), dtype, device):
         try:
-            found = [_seeded_pass(own.train(), x) for own, x in zip(copies, (one, other, one))]
+            found = [_seeded_pass(network(), x) for x in (one, other, one)]
         except Exception:  # of the network's own code, which need not know such records
             continue
         before, _, after = found

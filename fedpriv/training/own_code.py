@@ -4,7 +4,9 @@ functions. All of it may change after the network is made, and some of it hides 
 from __future__ import annotations
 
 import dis
+import os
 import random
+import sys
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 STARTS = "forward", "__call__", "__getattr__", "__getattribute__", "__torch_function__", "train"
 """Methods that run without being named."""
@@ -54,6 +57,8 @@ SEEDED: tuple[object, ...] = (
 )
 """The generators that modules draw from."""
 PURE_MODULES = {"math", "operator", "_operator", "builtins"}
+LIBRARY = os.path.dirname(os.__file__) + os.sep
+"""The folder of Python's own modules."""
 SMALL = 2**16
 """Bytes of an array up to which a change of its numbers is seen."""
 PLAIN = bool, int, float, complex, str, bytes, type(None)
@@ -82,6 +87,13 @@ def of_torch(kind: Any) -> bool:
     return (getattr(kind, "__module__", None) or "").split(".")[0] == "torch"
 
 
+def written_class(part: nn.Module) -> type[nn.Module]:
+    """The type of a module, before torch has made a parametrised one of it."""
+    kind = type(part)
+    made = kind.__module__ == parametrize.__name__ and not issubclass(kind, nn.ModuleList)
+    return kind.__mro__[1] if made else kind
+
+
 @dataclass
 class OwnCode:
     """What runs when a network does, outside torch.
@@ -98,7 +110,8 @@ class OwnCode:
 
 def own_code(model: nn.Module) -> OwnCode:
     """What the code of `model` reads."""
-    own = [part for part in model.modules() if not of_torch(type(part))]
+    kinds = {part: written_class(part) for part in model.modules()}
+    own = [part for part, kind in kinds.items() if not of_torch(kind)]
     if not own:
         return OwnCode()
     functions = [
@@ -107,7 +120,7 @@ def own_code(model: nn.Module) -> OwnCode:
         for name, value in vars(part).items()
         if isinstance(value, FunctionType)
     ]
-    return _Reading(list(dict.fromkeys(map(type, own))), functions).found
+    return _Reading(list(dict.fromkeys(kinds[part] for part in own)), functions).found
 
 
 class _Reading:
@@ -186,7 +199,7 @@ class _Reading:
                 self.spaces.append(value)
         elif of_torch(value) and isinstance(value, type | FunctionType | BuiltinFunctionType):
             pass
-        elif isinstance(value, FunctionType):
+        elif isinstance(value, FunctionType) and not _of_pythons_library(value):
             self.found.seen[name, value.__code__] = None
             self.functions.append(value)
         elif isinstance(value, type):
@@ -194,6 +207,15 @@ class _Reading:
         elif not _is_pure(value):
             self.found.hidden = self.found.hidden or name
             self.found.seen[name, _state(value)] = None
+
+
+def _of_pythons_library(function: FunctionType) -> bool:
+    """Whether a function is one of Python's own modules, and not made there of a network's. They
+    are large, and what they keep, such as the handlers of logs, is no business of a network; so it
+    counts as hidden, unread."""
+    name = (function.__module__ or "").split(".")[0]
+    there = function.__code__.co_filename.startswith(LIBRARY)
+    return there and name in sys.stdlib_module_names and name != "typing"
 
 
 def _state(value: Any) -> Hashable:
@@ -216,11 +238,11 @@ def _state(value: Any) -> Hashable:
             return value.getstate()
         case torch.Tensor() if not value.is_inference():
             return value._version
-        case np.ndarray() if value.nbytes <= SMALL:
-            return value.tobytes()
-        case deque() | set() | bytearray() | count():
-            return repr(value)
-    return None
+    if type(value) is np.ndarray and value.nbytes <= SMALL:
+        return value.tobytes()
+    if type(value) in (deque, set):
+        return tuple(id(part) if (own := frozen(part)) is None else own for part in value)
+    return repr(value) if isinstance(value, bytearray | count) else None
 
 
 def _is_pure(value: object) -> bool:

@@ -16,7 +16,7 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
 from fedpriv.training.network_checks import Memory, torch_func_obstacle, vmap_batches
 from fedpriv.training.untouched import has_hidden_attributes
-from fedpriv.training.vectors import call, taken_gradient, unflatten
+from fedpriv.training.vectors import backward, call, taken_gradient, unflatten
 
 Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
 
@@ -66,7 +66,7 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
             with torch.enable_grad():
                 read = x[i].clone()  # which it may overwrite
                 outputs = functional_call(own, masks, (read,)) if masks else own(read)
-                torch.autograd.backward(mean_loss(outputs, y[i]))
+                backward(mean_loss(outputs, y[i]))
             found.append(torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]))
         memory.require_unchanged()  # what a record leaves would move the gradients of the next ones
         return torch.stack(found)

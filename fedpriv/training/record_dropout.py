@@ -43,6 +43,8 @@ class RecordDropout:
         shape of one record's mask.
     """
 
+    apart = True  # it holds a copy only
+
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """example: one record (group of records), as the forward pass takes it; its values do not
         matter.

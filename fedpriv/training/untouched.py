@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum
 from itertools import islice
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -20,7 +21,7 @@ from torch.nn import functional
 from torch.nn.modules import module as torch_module
 
 from fedpriv.errors import ConfigError
-from fedpriv.training.own_code import frozen, own_code
+from fedpriv.training.own_code import frozen, own_code, written_class
 
 HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
 CONTENTS = *HOOKS, "_parameters", "_buffers", "_modules"
@@ -154,13 +155,15 @@ def _appearance(part: nn.Module) -> Hashable:
         if hooks := own[name]:
             found += name, *hooks  # their numbers are never used again
     internal = _INTERNAL if next(iter(own)) == "training" else 0
-    trusted = kind.__module__.startswith("torch.nn.")  # recurrent layers keep lists of weights
-    for value in islice(own.values(), internal, None):
+    trusted = written_class(part).__module__.startswith(
+        "torch.nn."
+    )  # recurrent layers keep lists of weights
+    for name, value in islice(own.items(), internal, None):
         if type(value) in _PLAIN:
             found.append((type(value), value))
         elif (plain := frozen(value)) is not None:
             found.append(plain)
-        elif not trusted or callable(value):
+        elif not (trusted and _is_torchs_own(name, value)):
             found.append(id(value))
     return tuple(found)
 
@@ -198,7 +201,7 @@ def _attributes(model: nn.Module) -> Iterator[object]:
     """Attributes of modules, without those that every module has, and the private ones of torch's
     own layers."""
     for part in model.modules():
-        trusted = type(part).__module__.startswith("torch.nn.")
+        trusted = written_class(part).__module__.startswith("torch.nn.")
         for name, value in vars(part).items():
             if name not in _INTERNAL_NAMES and not (trusted and _is_torchs_own(name, value)):
                 yield value
@@ -210,9 +213,12 @@ def _marks(parameter: Tensor) -> dict[str, object]:
 
 
 def _is_torchs_own(name: str, value: object) -> bool:
-    """Whether an attribute of a layer of torch may be one that torch has given it, and does not
-    change: recurrent layers keep private lists of weights, parametrizations settings."""
-    return name.startswith("_") or not isinstance(value, Tensor | list | dict | set)
+    """Whether an attribute of a layer of torch is one that torch has given it, and does not change:
+    recurrent layers keep lists of their weights, parametrizations which of some ways they go."""
+    return name in _LISTS_OF_WEIGHTS or isinstance(value, Enum)
+
+
+_LISTS_OF_WEIGHTS = "_flat_weights", "_flat_weight_refs"
 
 
 class Snapshot:

@@ -55,6 +55,13 @@ def load(model: nn.Module, vector: Tensor) -> None:
             model.get_parameter(name).copy_(value)
 
 
+def backward(loss: Tensor) -> None:
+    """Leave the gradients of `loss` in the parameters that it depends on, if any: a network may
+    pass them by for some records."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+
+
 def taken_gradient(leaf: nn.Parameter) -> Tensor:
     """The gradient that a backward pass has left in `leaf`, as a dense tensor, which is taken away;
     zeros if there is none.

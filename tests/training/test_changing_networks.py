@@ -129,6 +129,58 @@ class Queue(Net):
         return h - sum(self.last_means)
 
 
+class LayerWithPrivateList(Net):
+    def __init__(self):
+        super().__init__()
+        self.first._passes = [0]
+
+    def between(self, h):
+        self.first._passes[0] += 1
+        return h / self.first._passes[0]
+
+
+class LayerWithQueue(Net):
+    def __init__(self):
+        super().__init__()
+        self.first.seen = deque([0])
+
+    def between(self, h):
+        self.first.seen[0] += 1
+        return h / self.first.seen[0]
+
+
+class ChangesModes(Net):
+    """The first pass differs."""
+
+    def between(self, h):
+        if self.first.training:
+            self.first.eval()
+            return 2 * h
+        return h
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(5))
+        self._passes = [0]
+
+    def forward(self, h):
+        self._passes[0] += 1
+        return h @ self.weight / self._passes[0]
+
+
+class ParametrisedOwnLayer(Net):
+    """torch makes its class anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.utils.parametrizations.weight_norm(Scale())
+
+    def between(self, h):
+        return self.scale(h)
+
+
 class OverwritesRecords(Net):
     def forward(self, x):
         x.mul_(0.5)
@@ -227,6 +279,10 @@ CHANGING = [
     CollectionWithAttribute,
     ParameterWithAttribute,
     Queue,
+    LayerWithPrivateList,
+    LayerWithQueue,
+    ParametrisedOwnLayer,
+    ChangesModes,
     OverwritesRecords,
     SparseEmbedding,
     EmbeddedFeature,
@@ -278,6 +334,10 @@ RECORDS_REMEMBERED = {
     CollectionWithAttribute,
     ParameterWithAttribute,
     Queue,
+    LayerWithPrivateList,
+    LayerWithQueue,
+    ParametrisedOwnLayer,
+    ChangesModes,
 }
 
 
@@ -315,7 +375,18 @@ def test_clipped_sums_are_autograds_or_refused(build, kind):
     copy.deepcopy(model)
 
 
-@pytest.mark.parametrize("build", [ReplacesData, ClampsWeights, OverwritesRecords, Checkpointed])
+@pytest.mark.parametrize(
+    "build",
+    [
+        ReplacesData,
+        ReplacesParameter,
+        ClampsWeights,
+        OverwritesRecords,
+        Checkpointed,
+        Queue,
+        LazyBuffer,
+    ],
+)
 def test_scores_are_those_of_fresh_copies(build):
     model, theta, data = problem(build)
     records = data.x.clone()
@@ -326,14 +397,16 @@ def test_scores_are_those_of_fresh_copies(build):
         own = copy.deepcopy(model).eval()
         load(own, point)
         loss = TASK.loss(own(records.clone()), data.y, weight)
+        leaves = list(own.parameters())
         loss.backward()
-        gradient = torch.cat([p.grad.flatten() for p in own.parameters()])
+        gradient = torch.cat([p.grad.flatten() for p in leaves])
         if build is not Checkpointed:  # needs gradients
             score, _ = evaluator.evaluate(point, labelled)
             assert score == pytest.approx(loss.item(), rel=1e-6)
-        found = training_loss(model, point, silos=[(data.x, data.y)], task=TASK)
+        found = training_loss(model, point, silos=2 * [(data.x, data.y)], task=TASK)
         assert found.loss == pytest.approx(loss.item(), rel=1e-6)
-        torch.testing.assert_close(found.gradient.float(), gradient, rtol=1e-5, atol=1e-6)
+        if build is not ReplacesParameter:  # which the gradient then is not of
+            torch.testing.assert_close(found.gradient.float(), gradient, rtol=1e-5, atol=1e-6)
         assert torch.equal(records, data.x)
         assert torch.equal(theta, flatten(model))
 
@@ -375,6 +448,78 @@ def test_dropout_whose_masks_are_unknown_is_refused():
         sums("steps", model, data)(theta)
 
 
+class MakesTable(Net):
+    """At its first pass."""
+
+    table = None
+
+    def between(self, h):
+        if self.table is None:
+            self.table = torch.arange(5).cos()
+        return h + self.table
+
+
+class KeepsFirstMean(Net):
+    mean = None
+
+    def between(self, h):
+        if self.mean is None:
+            self.mean = h.detach().mean(-1, keepdim=True)
+        return h - self.mean
+
+
+class KeepsFirstWeights(Net):
+    weights = None
+
+    def between(self, h):
+        if self.weights is None:
+            self.weights = self.last.weight.detach().clone()
+        return h + self.weights.sum(0)
+
+
+@pytest.mark.parametrize("kind", ["one batch", "steps"])
+def test_a_table_that_the_first_pass_makes_is_no_memory_of_records(kind):
+    """It was refused."""
+    model, theta, data = problem(MakesTable)
+    theta = theta + 0.1
+    want = torch.zeros(len(theta), dtype=torch.float64)
+    for x, y in zip(data.x.split(1), data.y.split(1)):
+        own = copy.deepcopy(model)
+        load(own, theta)
+        TASK.loss(own(x), y, torch.ones(1)).backward()
+        gradient = torch.cat([p.grad.flatten() for p in own.parameters()]).double()
+        want += gradient * min(1.0, CLIP / float(gradient.norm()))
+    torch.testing.assert_close(sums(kind, model, data)(theta), want, rtol=1e-5, atol=1e-6)
+    assert model.table is None
+
+
+@pytest.mark.parametrize("build", [KeepsFirstMean, KeepsFirstWeights])
+def test_what_the_first_pass_keeps_of_records_or_weights_is_refused(build):
+    model, theta, data = problem(build)
+    with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
+        sums("steps", model, data)(theta)
+
+
+class EvaluatesPart(Net):
+    """In every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def between(self, h):
+        return self.drop.eval()(h)
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+def test_a_pass_may_put_a_part_in_evaluation_mode(trainer):
+    model, theta, data = problem(EvaluatesPart)
+    want = by_copies(model, theta, data, TASK, RECIPE)
+    got = trained(model, theta, data, TASK, RECIPE, execution=Execution(trainer))
+    assert_same(got, want, theta)
+    assert sums("one batch", model, data)(theta).any()
+
+
 GENERATOR = np.random.default_rng(0)
 COUNTER = torch.zeros(())
 
@@ -402,8 +547,24 @@ class CountsInHook(Net):
         self.first.register_forward_hook(hook)
 
 
+class Draws(Scale):
+    def forward(self, h):
+        return h @ self.weight * float(GENERATOR.random())
+
+
+class ParametrisedLayerDraws(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.utils.parametrizations.weight_norm(Draws())
+
+    def between(self, h):
+        return self.scale(h)
+
+
 @pytest.mark.parametrize("trainer", ["auto", "sequential"])
-@pytest.mark.parametrize("build", [DrawsOutside, CountsOutside, CountsInHook])
+@pytest.mark.parametrize(
+    "build", [DrawsOutside, CountsOutside, CountsInHook, ParametrisedLayerDraws]
+)
 def test_what_users_would_share_outside_is_refused(build, trainer):
     model, theta, data = problem(build)
     with pytest.raises(ConfigError, match="changes no variable outside the network"):
@@ -418,3 +579,24 @@ def test_hooks_that_keep_what_they_see_are_supported():
     model.first.register_forward_hook(lambda layer, read, written: seen.update(last=written))
     want = by_copies(model, theta, data, TASK, RECIPE)
     assert_same(trained(model, theta, data, TASK, RECIPE), want, theta)
+
+
+class PassesParametersBy(Net):
+    """For some records."""
+
+    def forward(self, x):
+        return super().forward(x) if x.mean() > 0 else x[:, :3]
+
+
+@pytest.mark.parametrize("trainer", ["auto", "sequential"])
+def test_records_that_pass_parameters_by_have_no_gradient(trainer):
+    """RuntimeError of torch was raised."""
+    model, theta, data = problem(PassesParametersBy)
+    recipe = Recipe(1, 1, 0.1)
+    moved = trained(model, theta, data, TASK, recipe, execution=Execution(trainer))
+    used = [float(rows.mean(1).max()) > 0 for rows in data.x.split(COUNTS)]
+    assert [bool(own.any()) for own in moved] == used
+    assert not all(used)
+    x, y = data.x[data.x.mean(1) <= 0], data.y[data.x.mean(1) <= 0]
+    assert not clipped_gradients(model, TASK, CLIP, shape=(6,)).sum(theta, x, y).any()
+    assert not training_loss(model, theta, silos=[(x - 9, y)], task=TASK).gradient.any()

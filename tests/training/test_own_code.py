@@ -1,7 +1,9 @@
 """A network's code that a trace does not show, or that changes after the trace."""
 
 import itertools
+import logging
 import random
+import time
 from collections import deque
 
 import numpy as np
@@ -16,6 +18,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, layer_chain, mapped
+from fedpriv.training.own_code import own_code
 from fedpriv.training.vectors import flatten
 
 FLAG = False
@@ -342,6 +345,31 @@ def test_what_a_networks_own_function_reads_may_change(monkeypatch):
 
 def test_a_networks_own_function_may_not_hide_from_a_trace():
     assert layer_chain(WithFunction(turned_if_many), (5,)) is None
+
+
+def logged(h):
+    logging.debug("%s", h.shape)
+    return torch.sin(h)
+
+
+def joined(h):
+    return h + torch.from_numpy(np.concatenate([np.ones(4), np.zeros(2)])).float()
+
+
+@pytest.mark.parametrize("function", [logged, joined])
+def test_a_function_may_use_a_large_library(function):
+    """Reading all of logging took seconds, and one of numpy's constants cannot be read."""
+    model, data, task = (
+        WithFunction(function),
+        silo([3, 1], (5,), Classification()),
+        Classification(),
+    )
+    theta, recipe = flatten(model), Recipe(2, 2, 0.1)
+    want = one_by_one(model, theta, data, task, recipe)
+    torch.testing.assert_close(trained(model, theta, data, task, recipe), want)
+    start = time.process_time()
+    own_code(model)
+    assert time.process_time() - start < 0.2
 
 
 class Tempered(Base):

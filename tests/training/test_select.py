@@ -1,6 +1,6 @@
 """The rule that picks the trainer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -214,6 +214,40 @@ class Signs(Lars):
             stack[: len(gradient)].sub_(gradient.sign(), alpha=lr)
 
 
+@dataclass(frozen=True)
+class Bounded(Lars):
+    """Long steps have one length for each parameter."""
+
+    most: float = 50.0
+
+    def step(self, parameters, gradients, slots, *, lr):
+        for stack, gradient in zip(parameters, gradients):
+            rows = gradient.flatten(1)
+            length = rows.norm(dim=1, keepdim=True).clamp_min(self.most)
+            stack[: len(gradient)].sub_((rows * self.most / length).view_as(gradient), alpha=lr)
+
+
+@dataclass(frozen=True)
+class Noisy(Lars):
+    def step(self, parameters, gradients, slots, *, lr):
+        for stack, gradient in zip(parameters, gradients):
+            stack[: len(gradient)].sub_(gradient + torch.randn_like(gradient), alpha=lr)
+
+
+@dataclass(frozen=True)
+class WithList(Signs):
+    """Cannot be hashed."""
+
+    milestones: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("optimizer", [Bounded(), Noisy()])
+def test_a_step_is_tried_with_large_gradients_and_draws_nothing(optimizer):
+    before = torch.get_rng_state()
+    assert not treats_numbers_alike(optimizer)
+    assert torch.equal(before, torch.get_rng_state())
+
+
 @pytest.mark.parametrize("optimizer", [Lars(), ByRows()])
 def test_users_train_one_by_one_where_an_optimiser_looks_at_whole_parameters(optimizer):
     softsign = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), nn.Linear(8, 2))
@@ -235,7 +269,15 @@ def test_users_train_one_by_one_where_an_optimiser_looks_at_whole_parameters(opt
 
 @pytest.mark.parametrize(
     "optimizer",
-    [Sgd(0.9, 0.1), RmsProp(), RmsProp(momentum=0.5), Adam(), Adam(weight_decay=0.1), Signs()],
+    [
+        Sgd(0.9, 0.1),
+        RmsProp(),
+        RmsProp(momentum=0.5),
+        Adam(),
+        Adam(weight_decay=0.1),
+        Signs(),
+        WithList(),
+    ],
 )
 def test_other_optimisers_take_whole_stacks(optimizer):
     assert treats_numbers_alike(optimizer)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedpriv.training.layers.chain import LayerChain, chain_of
 from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.traced import Call, UnmappedError, read_calls
-from fedpriv.training.modes import in_mode, seeded_dropout
+from fedpriv.training.modes import in_mode, modes, seeded_dropout
 from fedpriv.training.own_code import own_code
 from fedpriv.training.untouched import (
     HOOKS,
@@ -53,9 +53,10 @@ def traced_chain(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
         return torch.zeros((count, *shape), dtype=dtype, device=device)
 
     before = appearance(own)
-    with torch.no_grad(), seeded_dropout(device, 0), in_mode(own, train=True):
+    ready = modes(own)
+    with torch.no_grad(), seeded_dropout(device, 0):
         calls = read_calls(own, zeros)
-    if appearance(own) != before:
+    if appearance(own) != before or modes(own) != ready:
         raise UnmappedError("its forward pass changes the network")
     _require_plain_code(own)
     chain = chain_of(model, shape, dtype, _of(model, own, calls), traced=True)

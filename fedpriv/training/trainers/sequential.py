@@ -26,7 +26,7 @@ from fedpriv.training.trainers.base import (
     memory_budget,
 )
 from fedpriv.training.untouched import Snapshot, may_remember
-from fedpriv.training.vectors import ParameterLayout, taken_gradient
+from fedpriv.training.vectors import ParameterLayout, backward, taken_gradient
 from fedpriv.util.streams import branch_one
 
 
@@ -122,7 +122,7 @@ class Sequential(UserTrainer[SequentialState]):
         with torch.enable_grad():
             outputs = state.module(batch.x[0].clone())  # which the network may overwrite
             loss = self.problem.task.loss(outputs, batch.y[0], batch.weight[0])
-            torch.autograd.backward(loss)
+            backward(loss)
         with torch.no_grad():
             for leaf, own in zip(leaves, state.parameters):
                 if leaf.data_ptr() != own.data_ptr():  # the forward pass has given it other data

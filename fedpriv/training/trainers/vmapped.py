@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.lstm_steps import stepwise
-from fedpriv.training.modes import in_mode
+from fedpriv.training.modes import in_mode, modes
 from fedpriv.training.own_code import own_code
 from fedpriv.training.schedule import BatchStep, Limits
 from fedpriv.training.threads import one_thread
@@ -103,12 +103,14 @@ def _equal_in_every_seat(
     try:
         # On one thread, as in training.
         with in_mode(own, train=True), one_thread(True), short:
+            ready = modes(own)
             found = vmap(grad(outputs_sum), randomness="error")(*users)
+            same = modes(own) == ready
     except Exception:  # of vmap, or of the network's own code, which need not know such records
         return False
     if short.found:
         return False
-    if appearance(own) != before:
+    if appearance(own) != before or not same:
         return False  # it remembers, and users of a stack would share that
     return torch.equal(found, found[:1].expand_as(found))
 
