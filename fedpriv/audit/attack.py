@@ -133,6 +133,18 @@ class Attack:
         directions = self.references[serial].directions[name]
         return _scaled((directions * vectors).sum(axis=(1, 2)), (directions**2).sum(axis=(1, 2)))
 
+    def coordinates(
+        self, name: str, serial: Serial, vectors: np.ndarray, visible: float
+    ) -> np.ndarray:
+        """(m,): the coordinates of an observer's vectors (silos, d) that canaries move, each in
+        units of the longest such move.
+
+        visible: least move of a coordinate, relative to the longest.
+        """
+        moved = np.abs(self.references[serial].directions[name]).max(axis=0)
+        there = moved > visible * moved.max()
+        return np.asarray(vectors[there] / moved[there])
+
     def projected_sum(self, serial: Serial, vector: np.ndarray) -> np.ndarray | None:
         """The same for a vector (d,) that is a part of a sum."""
         directions = next(iter(self.references[serial].directions.values())).sum(axis=1)

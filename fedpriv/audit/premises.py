@@ -4,7 +4,8 @@ A certificate of many releases rests on more than one round:
 
 - Noise: in every round, an observer faces at least as much noise as that round's event says,
   relative to the distance by which one unit moves the release. What the observer knows of the noise
-  is subtracted first.
+  is subtracted first. That is measured in the directions of all canaries together, and in the
+  coordinate with the least noise for what a canary moves there.
 - Independence: the noise of one silo in one round says nothing about any other noise.
 - Repetition: a round that is done again after a resume has the same bits, so that it is charged
   once. With noise of the operating system it is charged again, and its noise must be fresh.
@@ -85,14 +86,20 @@ class _Noises:
     """Noises in the directions of canaries, in units of the longest canary.
 
     seen: the noise that hides canaries, by observer and query.
-    of_silos: a silo's own noise, by query and silo.
+    coordinates: the noise of each coordinate that a canary moves, in units of the longest such move
+        of any canary, by observer and query.
+    of_silos: a silo's own noise, by query and silo, and by the number of the run: a silo is not in
+        every sum.
     """
 
     seen: dict[tuple[str, Serial], list[np.ndarray]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    of_silos: dict[tuple[Serial, str], list[np.ndarray]] = field(
+    coordinates: dict[tuple[str, Serial], list[np.ndarray]] = field(
         default_factory=lambda: defaultdict(list)
+    )
+    of_silos: dict[tuple[Serial, str], dict[int, np.ndarray]] = field(
+        default_factory=lambda: defaultdict(dict)
     )
 
 
@@ -152,8 +159,9 @@ def _noise(
     for number in _numbers(seconds, runs):
         change = max(change, _run(attack, quiet, number, noises))
     for (observer, serial), parts in noises.seen.items():
-        yield from _enough(observer, serial, np.concatenate(parts), events.get(serial, []))
-    yield from _independence({key: np.concatenate(parts) for key, parts in noises.of_silos.items()})
+        known = np.stack(noises.coordinates[observer, serial])
+        yield from _enough(observer, serial, np.concatenate(parts), known, events.get(serial, []))
+    yield from _independence(noises.of_silos)
     if not attack.system:
         chance = 0.0 if change > VISIBLE else 1.0
         yield Premise("", "change of a round that is done again", change, 0.0, chance)
@@ -170,12 +178,12 @@ def _run(attack: Attack, quiet: ObservedRun, trial: int, noises: _Noises) -> flo
     quiet.restart(nobody, trial)
     for number in range(1, attack.rounds + 1):
         checkpoints = run.prepared.arrays(state), quiet.prepared.arrays(state)
-        state, last = _round(attack, quiet, number, state, noises)
+        state, last = _round(attack, quiet, number, state, noises, trial=trial)
     again = run.resume(checkpoints[0])
     quiet.resume(checkpoints[1])
     # Fresh noise of a repeated round is charged, and measured, as that of a further round.
     noises = noises if attack.system else _Noises()
-    _, repeated = _round(attack, quiet, attack.rounds, again, noises, again=True)
+    _, repeated = _round(attack, quiet, attack.rounds, again, noises, trial=trial, again=True)
     return max(
         (float(np.abs(last[key] - repeated[key]).max()) for key in last.keys() & repeated.keys()),
         default=0.0,
@@ -189,10 +197,12 @@ def _round(
     state: State,
     noises: _Noises,
     *,
+    trial: int,
     again: bool = False,
 ) -> tuple[State, dict[tuple[str, Serial], np.ndarray]]:
     """Add the noise of a round. Returns the state after it, and the noise by observer and query.
 
+    trial: number of the run.
     again: whether the round is done for the second time; its queries then count as further ones.
     """
     run = attack.run
@@ -204,25 +214,38 @@ def _round(
         except AggregationAbortedError:
             continue
         serial = query.serial
-        found |= {
-            (name, serial): x
-            for name in seen
-            if (x := attack.projected(name, serial, seen[name] - expected[name])) is not None
-        }
+        for name in seen:
+            noise = seen[name] - expected[name]
+            x = attack.projected(name, serial, noise)
+            if x is not None:
+                found[name, serial] = x
+                alone = attack.coordinates(name, serial, noise, VISIBLE)
+                noises.coordinates[name, serial].append(alone)
         place = (serial[0], ~serial[1]) if again else serial
         for name in total.silos:
             own = run.taps[name].message - quiet.taps[name].message
             x = attack.projected_sum(serial, own)
             if x is not None and np.any(x):
-                noises.of_silos[place, name].append(x)
+                noises.of_silos[place, name][trial] = x
         state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
     for key, x in found.items():
         noises.seen[key].append(x)
     return state, found
 
 
-def _enough(observer: str, serial: Serial, x: np.ndarray, events: list[Event]) -> Iterator[Premise]:
-    """Whether noise x (n,), in units of the distance that a unit moves, is as an event says."""
+def _enough(
+    observer: str,
+    serial: Serial,
+    x: np.ndarray,
+    coordinates: np.ndarray,
+    events: list[Event],
+) -> Iterator[Premise]:
+    """Whether noise is as an event says.
+
+    x: (n,) in units of the distance that a unit moves.
+    coordinates: (runs, m) of single coordinates, each in units of the distance that a unit moves
+        it. An observer who looks at one alone learns no more than from all of them.
+    """
     from scipy.stats import chi2
 
     declared = [noise for e in events if e.observer == observer and (noise := noise_multiplier(e))]
@@ -233,25 +256,39 @@ def _enough(observer: str, serial: Serial, x: np.ndarray, events: list[Event]) -
     chance = float(chi2.cdf((x**2).sum() / needed**2, len(x)))
     name = f"noise of round {serial[0]} over the distance that a unit moves it"
     yield Premise(observer, name, float(np.sqrt(np.mean(x**2))), needed, chance)
+    runs, numbers = coordinates.shape
+    least = float((coordinates**2).sum(axis=0).min())
+    chance = min(1.0, numbers * float(chi2.cdf(least / needed**2, runs)))
+    name = f"noise of round {serial[0]} in one coordinate, over the distance that a unit moves it"
+    yield Premise(observer, name, math.sqrt(least / runs), needed, chance)
 
 
-def _independence(noises: Mapping[tuple[Serial, str], np.ndarray]) -> Iterator[Premise]:
-    """Whether noises (n,) of queries and silos are uncorrelated."""
+def _independence(
+    noises: Mapping[tuple[Serial, str], Mapping[int, np.ndarray]],
+) -> Iterator[Premise]:
+    """Whether noises (n,) of queries and silos, by run, are uncorrelated."""
+    found = list[tuple[float, float, str]]()
+    for one, other in combinations(list(noises)[:MAX_NOISES], 2):
+        runs = [run for run in noises[one] if run in noises[other]]
+        if not runs:
+            continue
+        x, y = (np.concatenate([noises[key][run] for run in runs]) for key in (one, other))
+        if len(x) == len(y) >= 4 and x.std() > 0 and y.std() > 0:
+            r = abs(float(np.corrcoef(x, y)[0, 1]))
+            found.append((r, _by_chance(r, len(x)), f"{_place(one)} and {_place(other)}"))
+    if not found:
+        return
+    r, chance, places = min(found, key=lambda pair: pair[1])
+    chance = min(1.0, len(found) * chance)
+    yield Premise("", f"correlation of the noise of {places}", r, 0.0, chance)
+
+
+def _by_chance(r: float, length: int) -> float:
+    """The probability that so many pairs of independent numbers have a correlation beyond +-r."""
     from scipy.special import stdtr
 
-    length = max(map(len, noises.values()), default=0)
-    complete = [key for key, x in noises.items() if len(x) == length and x.std() > 0]
-    complete = complete[:MAX_NOISES]
-    pairs = list(combinations(range(len(complete)), 2))
-    if length < 4 or not pairs:
-        return
-    table = np.corrcoef(np.stack([noises[key] for key in complete]))
-    one, other = max(pairs, key=lambda pair: abs(table[pair]))
-    r = min(abs(float(table[one, other])), 1 - 1e-12)
-    statistic = r * math.sqrt((length - 2) / (1 - r**2))
-    chance = min(1.0, 2 * len(pairs) * float(stdtr(length - 2, -statistic)))
-    places = " and ".join(_place(complete[index]) for index in (one, other))
-    yield Premise("", f"correlation of the noise of {places}", r, 0.0, chance)
+    r = min(r, 1 - 1e-12)
+    return 2 * float(stdtr(length - 2, -r * math.sqrt((length - 2) / (1 - r**2))))
 
 
 def _place(key: tuple[Serial, str]) -> str:

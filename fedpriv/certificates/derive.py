@@ -20,6 +20,7 @@ from fedpriv.certificates.request import (
     Target,
     observed_releases,
 )
+from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError, require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
@@ -40,6 +41,13 @@ ROUNDED_ALIKE = (
 on the processors that were tried (`fedpriv.training.layers.own_gradients`). On a GPU they do not:
 there the same silo's sum was seen to change by 2e-6 of its size beside other silos. If one unit
 replaces another, the number of rows stays the same."""
+
+
+LEAST_TAIL = 0.5
+"""Share of a mechanism's `noise_bound` that a range must leave for noise: eight standard
+deviations of a Gaussian, which a coordinate exceeds once in 1e15 times."""
+ROUNDING = 1e-9
+"""How much smaller than that a range may be, relatively, because of rounding."""
 
 
 def plan_queries(
@@ -133,6 +141,28 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Co
         if request.recipe is not None and not contributors.any_number:
             name = type(contributors).__name__
             raise ValueError(f"query {request.name}: a recipe trains users, not {name}")
+        if request.noise.enforced and request.noise.added:
+            _require_grid(request, plan, contributors)
+
+
+def _require_grid(request: Request, plan: Plan, contributors: Contributors) -> None:
+    """Raise ConfigError for a grid on which bounded messages or noise shares do not fit. A message
+    beyond its range ends the query, and everybody sees that. It is decided by one silo's vector
+    under that silo's share of the noise alone, which certificates of a sum do not charge."""
+    parameters = plan.query_parameters[request.name]
+    mechanism = parameters.mechanism
+    sensitivity = request.noise.sensitivity(request.sum_of(plan))
+    parameters.check_noise(sensitivity)
+    encoding = parameters.encoding
+    if not (mechanism.clips and isinstance(encoding, FixedPoint)):
+        return
+    signal = contributors.most_bounded(plan.federation) * mechanism.clip
+    reached = signal + LEAST_TAIL * mechanism.noise_bound(request.sum_of(plan), sensitivity)
+    if mechanism.mixing is not None:
+        reached *= max(1.0, mechanism.mixing.row_sum)
+    allowed = f"at least {reached!r}, which messages can reach (`message_bound` of the method)"
+    fits = encoding.bound >= reached * (1 - ROUNDING)
+    require(fits, "aggregation.range", encoding.bound, allowed)
 
 
 def _require_simulated(request: Request, plan: Plan) -> None:

@@ -92,6 +92,10 @@ class Contributors(ABC):
         bound."""
         return math.inf
 
+    def most_bounded(self, federation: Federation) -> float:
+        """The same where the framework bounds each contribution."""
+        return self.most_in_message(federation)
+
     @abstractmethod
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
         """The sensitivity of a sum over `n_summed` silos to one protected unit, in units of the
@@ -212,6 +216,9 @@ class Silos(Contributors):
         counts[silo] = len(data.x)
         return counts
 
+    def most_bounded(self, federation: Federation) -> float:
+        return 1.0
+
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
         return 2.0 * n_summed  # under both adjacencies: any vector of the ball may come
 
@@ -239,6 +246,9 @@ class RecordVectors(Contributors):
         counts = np.zeros(self.number(federation), dtype=np.int64)
         counts[: len(data.x)] = 1
         return counts
+
+    def most_bounded(self, federation: Federation) -> float:
+        return float(self.number(federation))
 
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
         return 2.0 if replaced else 1.0

@@ -29,6 +29,7 @@ from fedpriv.util.streams import Streams
 Patch = pytest.MonkeyPatch
 
 SGD = ("algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=3")
+SOME = (*SGD, "allocator.n_silos=5", "aggregation=secagg", "aggregation.cohort=4")
 AVG = ("algo=uldp_avg", "algo.noise_multiplier=1", "rounds=3", "algo.local_epochs=2")
 GROUP = ("algo=uldp_group_2", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=2")
 MIXED = (*SGD, "algo.cycle=2", "mechanism=correlated", "mechanism.bands=3")
@@ -115,6 +116,11 @@ def noise_of_another_round(patch):
     renamed(patch, "noise", lambda round, party: (1, party))
 
 
+@bug("in sums over some silos every round has the noise of round 1", *SOME)
+def noise_of_another_round_in_sums_over_some_silos(patch):
+    noise_of_another_round(patch)
+
+
 @bug("every silo draws the same noise", *SGD)
 def noise_of_another_silo(patch):
     renamed(patch, "noise", lambda round, party: (round, ""))
@@ -164,6 +170,11 @@ def shares_of_the_deviation(patch):
             self.noise_multiplier * self.clip * sensitivity / shares
         ),
     )
+
+
+@bug("no noise on the last coordinate", *SGD)
+def no_noise_on_the_last_coordinate(patch):
+    shares(patch, lambda work, query, share: np.append(share[:-1], 0.0))
 
 
 @bug("noise on the first half of the coordinates", *SGD)

@@ -11,7 +11,9 @@ NAMES = {bug.name: bug for bug in BUGS}
 BY_PREMISES = {
     "noise in round 1 only": "noise of round 2",
     "every round has the noise of round 1": "correlation of the noise",
+    "in sums over some silos every round has the noise of round 1": "correlation of the noise",
     "every silo draws the same noise": "correlation of the noise",
+    "no noise on the last coordinate": "noise of round 1 in one coordinate",
     "noise on the first half of the coordinates": "noise of round 1",
     "a user of several silos has weight 1 in each": "noise of round 1",
     "twice as many users are sampled as declared": "share of round 1's draws",
