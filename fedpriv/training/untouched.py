@@ -136,6 +136,7 @@ def _torch() -> Hashable:
     return hooks, tuple(id(getattr(owner, name)) for owner, name in FUNCTIONS)
 
 
+_LISTS_OF_WEIGHTS = "_flat_weights", "_flat_weight_refs"
 _INTERNAL_NAMES = frozenset(vars(nn.Module()))
 """Attributes that every module has, before those of its type."""
 _INTERNAL = len(_INTERNAL_NAMES)
@@ -155,9 +156,7 @@ def _appearance(part: nn.Module) -> Hashable:
         if hooks := own[name]:
             found += name, *hooks  # their numbers are never used again
     internal = _INTERNAL if next(iter(own)) == "training" else 0
-    trusted = written_class(part).__module__.startswith(
-        "torch.nn."
-    )  # recurrent layers keep lists of weights
+    trusted = _from_torch(part)
     for name, value in islice(own.items(), internal, None):
         if type(value) in _PLAIN:
             found.append((type(value), value))
@@ -201,7 +200,7 @@ def _attributes(model: nn.Module) -> Iterator[object]:
     """Attributes of modules, without those that every module has, and the private ones of torch's
     own layers."""
     for part in model.modules():
-        trusted = written_class(part).__module__.startswith("torch.nn.")
+        trusted = _from_torch(part)
         for name, value in vars(part).items():
             if name not in _INTERNAL_NAMES and not (trusted and _is_torchs_own(name, value)):
                 yield value
@@ -212,13 +211,15 @@ def _marks(parameter: Tensor) -> dict[str, object]:
     return {n: own for n, own in vars(parameter).items() if not n.startswith("_dynamo")}
 
 
+def _from_torch(part: nn.Module) -> bool:
+    """Whether somebody at torch has written the module's class."""
+    return written_class(part).__module__.startswith("torch.nn.")
+
+
 def _is_torchs_own(name: str, value: object) -> bool:
     """Whether an attribute of a layer of torch is one that torch has given it, and does not change:
     recurrent layers keep lists of their weights, parametrizations which of some ways they go."""
     return name in _LISTS_OF_WEIGHTS or isinstance(value, Enum)
-
-
-_LISTS_OF_WEIGHTS = "_flat_weights", "_flat_weight_refs"
 
 
 class Snapshot:
