@@ -69,7 +69,7 @@ def test_losses_are_inverted_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def _delta(size: int, rate: float, noise: float, epsilon: float) -> float:
     """delta of one release with a group, against one without, by the trapezoid rule. Losses are far
     smaller than 1, and so are computed without 1."""
-    x = np.linspace(-14, 14 + size / noise, 400_001)
+    x = np.linspace(-14, 14 + size / noise, 100_001)
     density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
     moved = np.arange(1, size + 1)
     shifts = np.expm1(np.multiply.outer(x, moved / noise) - (moved / noise) ** 2 / 2)
@@ -77,7 +77,7 @@ def _delta(size: int, rate: float, noise: float, epsilon: float) -> float:
     return float(np.maximum(excess - np.expm1(epsilon), 0) @ density * (x[1] - x[0]))
 
 
-@pytest.mark.parametrize(("size", "noise"), [(2, 1.0), (2, 50.0), (8, 5.0)])
+@pytest.mark.parametrize(("size", "noise"), [(2, 1.0), (8, 5.0)])
 def test_small_samples_lose_no_delta(size: int, noise: float) -> None:
     """Losses of 1e-9 are within dp_accounting's tolerance of zero."""
     rate = 1e-9

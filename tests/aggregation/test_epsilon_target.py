@@ -144,7 +144,7 @@ def check(words: str) -> str:
     return "solved"
 
 
-FEW = 8
+FEW = 4
 ALL = 200
 
 

@@ -109,7 +109,7 @@ def test_a_kept_model_has_the_noise_of_all_its_steps():
     """Between two runs that differ in the noise alone, against its declared size."""
     silos, steps, z = silos_of([20, 30, 25, 15]), 3, 2.0
     total = []
-    for seed in range(60):
+    for seed in range(20):
         noisy, quiet = (
             prepared(
                 replace(ALGO, local_steps=steps, noise_multiplier=noise),

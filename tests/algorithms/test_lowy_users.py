@@ -141,7 +141,9 @@ def test_a_record_in_each_of_two_silos_moves_one_sum():
         [row] = [row for row in ledger.rows(1) if (row.observer, row.unit) == ("server", "user")]
         certified[aggregation] = row.certified
     deviation = noise * math.hypot(1 / 12, 1 / 5)
-    moved = from_mixture_gaussian_mechanism(deviation, [1 / 12, 1 / 12 + 1 / 5], [1 - rate, rate])
+    moved = from_mixture_gaussian_mechanism(
+        deviation, [1 / 12, 1 / 12 + 1 / 5], [1 - rate, rate], value_discretization_interval=1e-3
+    )
     exact = moved.get_epsilon_for_delta(delta)
     assert exact == pytest.approx(16.88, abs=0.01)
     assert exact <= certified[Masked()] < 1.4 * exact

@@ -64,7 +64,7 @@ SLOW = ["minibatch_sgd", "prox_svrg", "prox_pl_svrg", "spider", "spider algo.var
     ("algo", "words"),
     [
         ("prox_sgd", ()),
-        ("minibatch_sgd", POISSON),
+        pytest.param("minibatch_sgd", POISSON, marks=pytest.mark.slow),
         *(
             pytest.param(algo, words, marks=pytest.mark.slow)
             for algo in SLOW

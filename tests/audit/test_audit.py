@@ -28,7 +28,7 @@ def audited(*words, trials, colluding=1):
 
 
 def test_a_worst_canary_attains_most_of_a_certificate_and_never_more():
-    rows = audited(*ULDP, "rounds=1", trials=800)
+    rows = audited(*ULDP, "rounds=1", trials=500)
     row = rows["released model", "user"]
     assert 0.6 * row.certified < row.bound.audited <= row.certified
     assert row.assumed == "GDP"
@@ -43,7 +43,7 @@ def test_noise_sized_for_one_silo_too_many_is_caught(monkeypatch):
         "noise_share",
         lambda self, size, shares, *a, **k: share(self, size, shares + 1, *a, **k),
     )
-    row = audited(*ULDP, "rounds=1", trials=1500)["released model", "user"]
+    row = audited(*ULDP, "rounds=1", trials=500)["released model", "user"]
     assert row.alarm
 
 
@@ -81,14 +81,14 @@ def test_batches_that_are_drawn_by_position_are_caught(monkeypatch, shared):
 
     if shared:
         monkeypatch.setattr(Streams, "unit_keys", by_position)
-    assert audited(*IN_BATCHES, trials=60)["released model", "user"].alarm == shared
+    assert audited(*IN_BATCHES, trials=30)["released model", "user"].alarm == shared
 
 
 def test_silos_that_are_answered_together_keep_their_batches_from_trial_to_trial():
     """With other orders in each, a clean audit raises an alarm: everybody moves in its trials."""
     devices = ["allocator=equal", "preset.n_silos=3", "allocator.local_test=0", "model=linear"]
     words = [*IN_BATCHES, *devices, "algo.weighting=records", "randomness=system"]
-    rows = audited("data=breast_cancer", *words, trials=40)
+    rows = audited("data=breast_cancer", *words, trials=10)
     assert not any(row.alarm for row in rows.values())
 
 
@@ -108,7 +108,7 @@ def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
         "allocator.n_silos=1",
         "rounds=12",
     ]
-    row = audited(*words, trials=500)["released model", "user"]
+    row = audited(*words, trials=200)["released model", "user"]
     assert row.assumed in ("sampled", "any mechanism")
     assert row.alarm == kept
 
@@ -140,7 +140,7 @@ def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(
 
     seen = set()
     monkeypatch.setattr(_Work, "_noise", forgetful)
-    assert audited(*ULDP, f"rounds={rounds}", trials=1000)["released model", "user"].alarm == caught
+    assert audited(*ULDP, f"rounds={rounds}", trials=300)["released model", "user"].alarm == caught
 
 
 @pytest.mark.parametrize("resumes", [False, True])
@@ -188,6 +188,7 @@ def test_the_claim_of_dp_erm_is_refuted_and_its_certificate_stands():
     assert row.claimed < row.bound.audited <= row.certified
 
 
+@pytest.mark.slow
 def test_the_claim_of_cdp_fedavg_is_refuted_and_its_certificate_stands():
     """Records that run away from zero amplify what the first step shows, under that step's noise
     alone."""
@@ -205,11 +206,11 @@ def test_the_claim_of_cdp_fedavg_is_refuted_and_its_certificate_stands():
 SHUFFLED = ["aggregation=shuffle", "algo.calibration=given", "algo.noise_multiplier=2", "rounds=1"]
 
 
-@pytest.mark.parametrize("algo", ["prox_sgd", "spider"])
+@pytest.mark.parametrize("algo", ["prox_sgd", pytest.param("spider", marks=pytest.mark.slow)])
 def test_the_shuffler_is_audited_with_each_silos_ones(algo):
     """It sees more than the server and is certified less, and its bound is near its own
     certificate."""
-    rows = audited(f"algo={algo}", *SHUFFLED, trials=1000)
+    rows = audited(f"algo={algo}", *SHUFFLED, trials=600)
     server, shuffler = (rows[observer, "record"] for observer in ("server", "shuffler"))
     assert 0.6 * server.certified < server.bound.audited <= server.certified
     assert (
@@ -242,14 +243,14 @@ def test_a_peer_is_audited_with_every_peers_vector():
 
 def test_colluding_silos_see_more_and_are_certified_less():
     words = ["algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=1"]
-    one, two = (audited(*words, trials=120, colluding=silos)["silo", "user"] for silos in (1, 2))
+    one, two = (audited(*words, trials=60, colluding=silos)["silo", "user"] for silos in (1, 2))
     assert one.certified < two.certified
     assert one.bound.audited < two.bound.audited <= two.certified
 
 
 @pytest.mark.parametrize("algo", ["fedavg", "scaffold"])
 def test_a_method_without_noise_is_certified_nothing_and_told_apart(algo):
-    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=50)[
+    row = audited(f"algo={algo}", "algo.local_epochs=1", "rounds=1", trials=20)[
         "released model", "user"
     ]
     assert row.certified == float("inf")

@@ -17,7 +17,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.rounds.code_digest import code_digest
 from fedpriv.rounds.conformance_record import SHIPPED, class_name
 from fedpriv.runtime import allocate, prepare
-from fedpriv.testing import check_algorithm, experiment
+from fedpriv.testing import check_algorithm, experiment, noise_checks
 from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL, with_training_records, without_user
 from fedpriv.testing.noise_checks import total
@@ -91,7 +91,8 @@ def accepted(methods, aggregations=AGGREGATIONS):
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_keeps_every_rule(algo):
+def test_keeps_every_rule(algo, monkeypatch):
+    monkeypatch.setattr(noise_checks, "SEEDS", 10)  # `scripts.checked` measures all
     exp = small(f"algo={algo}")
     checked = check_algorithm(exp.algo)
     assert {"weights", "queries", "rounds", "stability", "file"} <= set(checked.checked)
