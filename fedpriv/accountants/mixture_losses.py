@@ -58,7 +58,7 @@ def mixture_distribution(
 
     log_tail: ln of the probability mass that may be counted as delta.
     """
-    mixture = _computable(mixture)
+    mixture = computable(mixture)
     remove, add = (
         _one_direction(mixture, interval, log_tail, direction)
         for direction in (AdjacencyType.REMOVE, AdjacencyType.ADD)
@@ -66,7 +66,7 @@ def mixture_distribution(
     return PrivacyLossDistribution(remove, add)
 
 
-def _computable(mixture: MixtureOfGaussiansDpEvent) -> MixtureOfGaussiansDpEvent:
+def computable(mixture: MixtureOfGaussiansDpEvent) -> MixtureOfGaussiansDpEvent:
     """The mixture, or one that moves more often where dp_accounting cannot compute it. A mixture is
     one that moves more often, sampled, and sampling never costs privacy."""
     moves = np.array(mixture.sensitivities) > 0

@@ -212,6 +212,10 @@ def _split(
             squared_gap += count / event.noise_multiplier**2
         elif adjacency == ADD_REMOVE and isinstance(event, MixtureOfGaussiansDpEvent):
             mixture = _mixture(event.standard_deviation, event.sensitivities, event.sampling_probs)
+            if not _is_plain(mixture):
+                from fedpriv.accountants.mixture_losses import computable
+
+                mixture = computable(mixture)  # before the grid is chosen for it
             mixtures[mixture] = mixtures.get(mixture, 0) + count
         elif (
             adjacency == ADD_REMOVE

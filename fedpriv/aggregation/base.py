@@ -58,10 +58,13 @@ class AbortPolicy:
     never_repeats: whether the contributions of such a query must stay out of all later sums,
         because both exchanges together could determine them.
     continues_with: whether the run goes on with this many silos when the others stay silent.
+    fewest: it never goes on with fewer; None: with fewer than all. Noise shares of that many silos
+        fit the range of messages.
     """
 
     never_repeats: bool = False
     continues_with: Callable[[int], bool] = lambda n_silos: False
+    fewest: int | None = None
 
 
 @dataclass(frozen=True)

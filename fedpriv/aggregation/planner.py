@@ -130,7 +130,9 @@ class Planner:
     ) -> QueryParameters:
         n_invited = self.algo.n_invited(federation)
         least, most = aggregation.cohort_size(n_invited)
-        bound = self.algo.message_bound(name, mechanism, least, federation)
+        fewest = aggregation.abort_policy.fewest
+        lost = 0 if fewest is None else max(0, federation.n_silos - fewest)
+        bound = self.algo.message_bound(name, mechanism, max(1, least - lost), federation)
         if mechanism.mixing is not None:
             self._require_mixing(mechanism.mixing)
             bound *= max(1.0, mechanism.mixing.row_sum)

@@ -156,13 +156,23 @@ def _require_grid(request: Request, plan: Plan, contributors: Contributors) -> N
     encoding = parameters.encoding
     if not (mechanism.clips and isinstance(encoding, FixedPoint)):
         return
-    signal = contributors.most_bounded(plan.federation) * mechanism.clip
+    signal = _most_bounded(request, plan, contributors) * mechanism.clip
     reached = signal + LEAST_TAIL * mechanism.noise_bound(request.sum_of(plan), sensitivity)
     if mechanism.mixing is not None:
         reached *= max(1.0, mechanism.mixing.row_sum)
     allowed = f"at least {reached!r}, which messages can reach (`message_bound` of the method)"
     fits = encoding.bound >= reached * (1 - ROUNDING)
     require(fits, "aggregation.range", encoding.bound, allowed)
+
+
+def _most_bounded(request: Request, plan: Plan, contributors: Contributors) -> float:
+    """The most bounded vectors that one silo's message adds up."""
+    most = contributors.most_bounded(plan.federation)
+    batches = request.batches
+    if batches is None or not contributors.one_silo:
+        return most
+    sizes = (n for n in plan.federation.silo_records if n)
+    return min(most, max((batches.most(request.batch_size(n), n) for n in sizes), default=most))
 
 
 def _require_simulated(request: Request, plan: Plan) -> None:

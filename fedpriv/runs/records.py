@@ -352,16 +352,22 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     return run_labels(
         main=prepared.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
-        certified=all(map(_certified, rounds)),
-        kept=own and any(query.stateful for query in rounds[0]),
+        certified=_certified(rounds),
+        kept=own and any(query.stateful for queries in rounds for query in queries),
         private=experiment.data.private_test,
     )
 
 
-def _certified(queries: tuple[Query, ...]) -> bool:
-    """Whether the model that a round releases has a certificate for some unit."""
-    released = [e for e in events_of(queries) if e.observer == RELEASED_MODEL]
-    return any(leaves([(event.certified, 1)]) is not None for event in released)
+def _certified(rounds: Iterable[tuple[Query, ...]]) -> bool:
+    """Whether the model that these rounds release has a certificate for some unit. A round without
+    queries releases nothing new."""
+    units: dict[tuple[str, str], bool] = {}
+    for event in (event for queries in rounds for event in events_of(queries)):
+        if event.observer == RELEASED_MODEL:
+            unit = event.unit, event.adjacency
+            held = leaves([(event.certified, 1)]) is not None
+            units[unit] = held and units.get(unit, True)
+    return any(units.values())
 
 
 def with_labels(config_yaml: str, labels: Labels) -> str:

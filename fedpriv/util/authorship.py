@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from types import FunctionType
 
 
 def is_built_in(kind: type | FunctionType) -> bool:
-    """Whether a class or function is the framework's own."""
-    return kind.__module__.startswith("fedpriv.")
+    """Whether a class or function is the framework's own: its module has it by its name. A
+    decorator may copy the names of another (`functools.wraps`)."""
+    if not kind.__module__.startswith("fedpriv."):
+        return False
+    found: object = sys.modules.get(kind.__module__)
+    for name in getattr(kind, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is kind
 
 
 def all_built_in(*parts: object) -> bool:
@@ -27,8 +34,13 @@ def all_built_in(*parts: object) -> bool:
 
 
 def components(part: object) -> Iterator[object]:
-    """The components that a component consists of."""
+    """The components that a component consists of, alone or in a collection."""
     for one in fields(part) if is_dataclass(part) else ():
         value = getattr(part, one.name)
-        if is_dataclass(value):
-            yield value
+        if isinstance(value, dict):
+            value = tuple(value.values())
+        if not isinstance(value, (tuple, list)):
+            value = (value,)
+        elif not any(map(is_dataclass, set(map(type, value)))):  # long lists of numbers
+            continue
+        yield from filter(is_dataclass, value)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.pld_pmf import PLDPmf
+from dp_accounting.pld.pld_pmf import PLDPmf, create_pmf_pessimistic_connect_dots_fixed_gap
 from dp_accounting.pld.privacy_loss_mechanism import MixtureGaussianPrivacyLoss
 from scipy.stats import binom
 
+from fedpriv.accountants import mixture_losses
 from fedpriv.accountants.group import group_event
 from fedpriv.accountants.mixture_losses import mixture_distribution
 from fedpriv.accountants.pld import group_pld
@@ -86,6 +87,18 @@ def test_small_samples_lose_no_delta(size: int, noise: float) -> None:
     epsilon = group_pld([(event, 1)], size, whole / 2)
     assert 0 < epsilon < 1e-4
     assert _delta(size, rate, noise, epsilon) <= whole / 2
+
+
+def test_the_grid_of_a_tiny_sample_is_no_finer_than_its_losses_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def few(interval: float, lowest: int, highest: int, deltas: np.ndarray) -> PLDPmf:
+        assert highest - lowest < 10_000
+        return create_pmf_pessimistic_connect_dots_fixed_gap(interval, lowest, highest, deltas)
+
+    monkeypatch.setattr(mixture_losses, "create_pmf_pessimistic_connect_dots_fixed_gap", few)
+    event = dp.PoissonSampledDpEvent(1e-10, dp.GaussianDpEvent(10.0))
+    assert 0 < group_pld([(event, 1)], 5, 1e-8) < 1e-6
 
 
 @pytest.mark.parametrize(("size", "rate"), [(20, 0.9), (30, 0.75)])

@@ -243,12 +243,23 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
         assert shown.partition(" ")[0] == label
 
 
-def test_a_model_is_no_charged_one_if_a_later_round_has_no_noise():
+@dataclass(frozen=True)
+class Pausing(UldpSgd):
+    """Its second round asks nothing."""
+
+    def requests(self, round, plan):
+        return () if round == 2 else super().requests(round, plan)
+
+
+@pytest.mark.parametrize(
+    ("method", "label"), [(UldpSgd, "charged"), (Louder, "diagnostic"), (Pausing, "charged")]
+)
+def test_a_model_is_a_charged_one_if_every_round_that_releases_something_has_noise(method, label):
     exp = experiment("algo=uldp_sgd", "preset.n_users=8", "rounds=3")
     values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-    for run, label in ((exp, "charged"), (replace(exp, algo=Louder(**values)), "diagnostic")):
-        with prepare(run) as prepared:
-            assert labels_of(run, prepared)["model.safetensors"].partition(" ")[0] == label
+    run = replace(exp, algo=method(**values))
+    with prepare(run) as prepared:
+        assert labels_of(run, prepared)["model.safetensors"].partition(" ")[0] == label
 
 
 def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():

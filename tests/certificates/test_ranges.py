@@ -1,6 +1,6 @@
 """Ranges and grids of an author's sums: whether a message fits must not depend on data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.sampling import Batches, Poisson, WithoutReplacement
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import Contributors, RecordVectors, Silos, Users
@@ -81,3 +82,23 @@ def test_noise_for_a_larger_sensitivity_needs_a_larger_range():
 def test_a_grid_too_coarse_for_a_share_is_refused_whoever_wrote_the_method():
     with pytest.raises(ConfigError, match=r"1\.6 grid steps, at least 8 are needed"):
         asked(Summed(Users()), 1.0, Masked(bits=32, range=1e6))
+
+
+@dataclass(frozen=True)
+class Drawn(Summed):
+    """It draws a batch of two records in each silo."""
+
+    batches: Batches = field(default_factory=WithoutReplacement)
+
+    def targets(self, federation):
+        return (Target("record", self.batches.adjacency),)
+
+    def requests(self, round, plan):
+        return (Request(SumNoise(), batches=self.batches, batch_size=lambda records: 2),)
+
+
+def test_a_range_need_not_hold_more_records_than_a_batch():
+    two = Masked(range=2 + Gaussian(1.0, 1.0).noise_bound(100) / 2)
+    assert asked(Drawn(RecordVectors()), 1.0, two)
+    with pytest.raises(ConfigError, match="which messages can reach"):
+        asked(Drawn(RecordVectors(), batches=Poisson()), 1.0, two)  # all three may be drawn

@@ -194,6 +194,17 @@ def test_with_fewer_peers_noise_shares_are_larger():
         assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (8, 8, 8)
 
 
+@pytest.mark.parametrize("least", [3, 30])
+def test_noise_shares_of_the_fewest_peers_fit_the_range_of_messages(least):
+    words = ("preset.n_silos=30", "preset.n_users=30", f"aggregation.least_peers={least}")
+    exp = experiment(*NINE, *CONVERGED, *words, "randomness=system", "algo=uldp_sgd")
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1, prepared.silos[:least])
+    assert query.n_summed == least
+    noise = query.mechanism.noise_bound(least)
+    assert noise < query.encoding.bound < 2 * noise
+
+
 @pytest.mark.filterwarnings("ignore:round 3")
 @pytest.mark.parametrize(
     "words", [("algo=uldp_avg_w",), ("algo=fedavg", "aggregation.average=records")], ids=str
