@@ -218,7 +218,7 @@ def ignoring_groups(monkeypatch):
 
 
 def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
-    exp = world("preset.n_users=6", budgets=TWO, algo="uldp_sgd")
+    exp = world("preset.n_users=6", "rounds=2", budgets=TWO, algo="uldp_sgd")
     fair = {row.group: row for row in audit(exp, Effort(1e9, 20)) if row.observer == "server"}
     assert not any(row.alarm for row in fair.values())
     ignoring_groups(monkeypatch)

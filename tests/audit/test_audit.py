@@ -108,7 +108,7 @@ def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
         "allocator.n_silos=1",
         "rounds=12",
     ]
-    row = audited(*words, trials=200)["released model", "user"]
+    row = audited(*words, trials=100)["released model", "user"]
     assert row.assumed in ("sampled", "any mechanism")
     assert row.alarm == kept
 
@@ -162,7 +162,7 @@ def test_the_claim_of_uldp_naive_is_refuted_and_its_certificate_stands():
         "algo.noise_multiplier=1",
         "algo.local_epochs=1",
         "rounds=1",
-        trials=150,
+        trials=80,
     )
     row = rows["released model", "user"]
     assert row.claimed < row.bound.audited <= row.certified

@@ -144,7 +144,7 @@ def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_
 @pytest.mark.parametrize("algo", ["cdp_fedavg", "dp_erm"])
 @pytest.mark.parametrize("data", DATA)
 def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo, folder):
-    """One local step in each silo, with each record in turn replaced by one far from all others.
+    """One local step in each silo, with every fourth record replaced by one far from all others.
     Float32 does: the kernels see the same number of records."""
     noiseless = ["algo.local_steps=1", "mechanism.noise_multiplier=0", "algo.calibration=given"]
     size = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"algo.clip={CLIP}"]
@@ -164,7 +164,7 @@ def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo,
             whole = summed(data)
             moved += [
                 np.linalg.norm(whole - summed(with_replaced_row(data, row)))
-                for row in range(len(data.x))
+                for row in range(0, len(data.x), 4)
             ]
     assert CLIP < max(moved) <= 2 * CLIP * (1 + 1e-9)
 
