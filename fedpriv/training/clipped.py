@@ -30,7 +30,6 @@ from fedpriv.training.network_checks import (
     refuse_shared_state,
     torch_func_obstacle,
     vmap_batches,
-    with_tables,
 )
 from fedpriv.training.per_record import (
     MAX_NUMBERS_IN_MEMORY,
@@ -364,7 +363,6 @@ def clipped_gradients(
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
     refuse_shared_state(model)
-    model = with_tables(model, (group or 1, *shape), dtype) or model
     if group is not None:
         return _Formed(model, task, clip, group)
     chain, network = _described(model, shape, dtype)
