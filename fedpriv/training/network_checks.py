@@ -250,18 +250,20 @@ def vmap_batches(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
     values. Raises what the network itself raises on zeros.
     """
     own = copy.deepcopy(model).train()
-    another = copy.deepcopy(own) if first_pass_changes(model, shape[1:], dtype) else own
+    another, randomness = own, "different"
+    if first_pass_changes(model, shape[1:], dtype):  # which may draw a table from a seed of its own
+        another, randomness = copy.deepcopy(own), "error"
     device = _device(own)
     records = torch.zeros((1, *shape), dtype=dtype, device=device)
 
     def outputs_sum(vector: Tensor, x: Tensor) -> Tensor:
         return call(own, unflatten(own, vector), x).sum()
 
-    each = torch.func.vmap(torch.func.grad(outputs_sum), (None, 0), randomness="different")
+    each = torch.func.vmap(torch.func.grad(outputs_sum), (None, 0), randomness=randomness)
     with kept_generators(device):
         try:
             with torch.no_grad():
-                torch.func.vmap(another, randomness="different")(records)
+                torch.func.vmap(another, randomness=randomness)(records)
             each(flatten(own), records)
         except Exception:  # of torch.func; the network's own code raises it again
             with torch.no_grad():

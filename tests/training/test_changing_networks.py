@@ -580,6 +580,20 @@ def test_what_the_first_pass_makes_is_made_for_each_record(build, kind):
     assert vars(model) == names
 
 
+class DrawsTable(MakesTable):
+    def between(self, h):
+        if self.table is None:
+            self.table = torch.randn(5, generator=torch.Generator().manual_seed(1))
+        return h + self.table
+
+
+def test_a_table_from_a_seed_of_its_own_is_every_records():
+    model, theta, data = problem(DrawsTable)
+    want = clipped_one_by_one(model, theta, data.x, data.y)
+    found = sums("one batch", model, data)(theta)
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("build", [PlacesOfTokens, KeepsFirstPadding])
 def test_what_the_first_pass_makes_of_tokens_is_made_for_each_record(build):
     torch.manual_seed(0)
