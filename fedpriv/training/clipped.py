@@ -362,8 +362,8 @@ def clipped_gradients(
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
-    refuse_shared_state(model)
     if group is not None:
+        refuse_shared_state(model)
         return _Formed(model, task, clip, group)
     chain, network = _described(model, shape, dtype)
     by_torch: ClippedGradients
@@ -387,7 +387,11 @@ def clipped_gradients(
 def _described(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
 ) -> tuple[LayerChain | None, CompiledNetwork | Unmapped]:
-    """The network's layers, for torch and for C++; whether it has changed is asked once."""
+    """The network's layers, for torch and for C++; whether it has changed is asked once.
+
+    Raises ConfigError for a network that mixes records.
+    """
+    refuse_shared_state(model)
     return layer_chain(model, shape, dtype), compiled_network(model, shape, dtype)
 
 
