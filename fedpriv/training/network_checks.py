@@ -250,9 +250,9 @@ def vmap_batches(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
     values. Raises what the network itself raises on zeros.
     """
     own = copy.deepcopy(model).train()
-    another, randomness = own, "different"
-    if first_pass_changes(model, shape[1:], dtype):  # which may draw a table from a seed of its own
-        another, randomness = copy.deepcopy(own), "error"
+    another = copy.deepcopy(own)  # a pass may leave something in an attribute's attribute
+    changes = first_pass_changes(model, shape[1:], dtype)
+    randomness = "error" if changes else "different"  # a table may come from a seed of its own
     device = _device(own)
     records = torch.zeros((1, *shape), dtype=dtype, device=device)
 

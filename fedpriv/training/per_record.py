@@ -92,10 +92,11 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
         if obstacle is not None:
             raise obstacle
-        changes = first_pass_changes(model, x.shape[2:], x.dtype)
+        # A pass may leave tensors of torch.func in a network, where other records would meet them.
+        copies = has_hidden_attributes(model) or first_pass_changes(model, x.shape[2:], x.dtype)
         if not vmap_batches(model, x.shape[1:], x.dtype):
-            return one_by_one(theta, x, y, buffers, changes or has_hidden_attributes(model))
-        return batched(theta, x, y, buffers, copy.deepcopy(model) if changes else model)
+            return one_by_one(theta, x, y, buffers, copies)
+        return batched(theta, x, y, buffers, _structure(model) if copies else model)
 
     return gradients
 
@@ -104,6 +105,11 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
 def _own_copy(model: nn.Module) -> nn.Module:
     """A copy with parameters of its own."""
     return copy.deepcopy(model, {id(each): each for each in model.buffers()})
+
+
+def _structure(model: nn.Module) -> nn.Module:
+    """A copy with the same parameters, for passes that are given others."""
+    return copy.deepcopy(model, {id(own): own for own in model.parameters()})
 
 
 def most_numbers(device: torch.device) -> int:

@@ -594,15 +594,35 @@ def test_a_table_from_a_seed_of_its_own_is_every_records():
     torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("build", [PlacesOfTokens, KeepsFirstPadding])
+class Keeps:
+    padding = None
+
+
+class HidesPadding(Tokens):
+    """Of the first pass, in an attribute's attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.keeps = Keeps()
+
+    def forward(self, x):
+        if self.keeps.padding is None:
+            self.keeps.padding = (x == 0).float().unsqueeze(-1)
+        return self.head((self.embedding(x) + self.keeps.padding).mean(-2))
+
+
+@pytest.mark.parametrize("build", [PlacesOfTokens, KeepsFirstPadding, HidesPadding])
 def test_what_the_first_pass_makes_of_tokens_is_made_for_each_record(build):
     torch.manual_seed(0)
     model = build()
     theta = flatten(model) + 0.1
     x, y = torch.randint(0, 11, (20, 4)), torch.randint(0, 3, (20,))
     want = clipped_one_by_one(model, theta, x, y)
-    found = clipped_gradients(model, TASK, CLIP, shape=(4,), dtype=x.dtype).sum(theta, x, y)
-    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+    gradients = clipped_gradients(model, TASK, CLIP, shape=(4,), dtype=x.dtype)
+    for order in (torch.arange(20), torch.arange(20).flip(0)):
+        found = gradients.sum(theta, x[order], y[order])
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+    copy.deepcopy(model)
 
 
 @pytest.mark.parametrize("kind", ["one batch", "steps"])
