@@ -30,7 +30,6 @@ from fedpriv.training.network_checks import (
     refuse_shared_state,
     torch_func_obstacle,
     vmap_batches,
-    with_tables,
 )
 from fedpriv.training.per_record import (
     MAX_NUMBERS_IN_MEMORY,
@@ -363,9 +362,8 @@ def clipped_gradients(
 
     Raises ConfigError for a network that mixes records, such as one with BatchNorm.
     """
-    refuse_shared_state(model)
-    model = with_tables(model, (group or 1, *shape), dtype) or model
     if group is not None:
+        refuse_shared_state(model)
         return _Formed(model, task, clip, group)
     chain, network = _described(model, shape, dtype)
     by_torch: ClippedGradients
@@ -389,7 +387,11 @@ def clipped_gradients(
 def _described(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
 ) -> tuple[LayerChain | None, CompiledNetwork | Unmapped]:
-    """The network's layers, for torch and for C++; whether it has changed is asked once."""
+    """The network's layers, for torch and for C++; whether it has changed is asked once.
+
+    Raises ConfigError for a network that mixes records.
+    """
+    refuse_shared_state(model)
     return layer_chain(model, shape, dtype), compiled_network(model, shape, dtype)
 
 

@@ -61,8 +61,7 @@ class Evaluator:
             assert own.dtype == self._flat.dtype, name
             own.data = self._views[name]
         self._known: dict[tuple[int, ...], bool] = {}
-        self._used: Snapshot | None = None
-        self._forgets = may_remember(self.model)
+        self._copies = _Copies(self.model)
 
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
@@ -85,13 +84,25 @@ class Evaluator:
             self._known[shape] = layer_chain(self.model, shape) is not None
         if self._known[shape]:
             return self.model
-        if self._used is None or self._forgets or not self._used.holds():
-            own = copy.deepcopy(self.model).requires_grad_(True)
-            self._used = Snapshot(own)
-        own = self._used.model
+        own = self._copies.next()
         for name, parameter in own.named_parameters():
             parameter.data = self._views[name]  # a pass may give it other data
         return own
+
+
+class _Copies:
+    """Copies of a network, each as it is before its first pass: the same one as long as passes
+    leave it so."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._used: Snapshot | None = None
+        self._remembers = may_remember(model)
+
+    def next(self) -> nn.Module:
+        if self._used is None or self._remembers or not self._used.holds():
+            self._used = Snapshot(copy.deepcopy(self._model).requires_grad_(True))
+        return self._used.model
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +175,9 @@ def training_loss(
     loss = 0.0
     squares = 0.0
     gradient = torch.zeros_like(theta, dtype=torch.float64)
+    copies = _Copies(copy.deepcopy(model).eval())
     for x, y in silos:
-        own = copy.deepcopy(model).eval().requires_grad_(True)  # which a pass may change
+        own = copies.next()
         leaves = list(own.parameters())
         for leaf, start in zip(leaves, unflatten(own, theta.detach().clone()).values()):
             leaf.data = start

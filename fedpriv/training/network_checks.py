@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import torch
@@ -89,20 +89,14 @@ class Memory:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.values = [list(vars(part).values()) for part in model.modules()]  # ids stay theirs
+        self.alive = [*model.parameters(), *model.buffers()]  # ids stay theirs
+        self.alive += [own for part in model.modules() for own in vars(part).values()]
         self.looks = appearance(model)
-        self.tensors = self._versions()
 
-    def _versions(self) -> list[tuple[int, int]]:
-        found = [*self.model.buffers()]
-        for part in self.model.modules():
-            found += [own for own in vars(part).values() if isinstance(own, Tensor)]
-        return [(id(own), own._version) for own in found]
-
-    def require_unchanged(self) -> None:
-        """Raise ConfigError if passes since then have left something in the network."""
-        if appearance(self.model) != self.looks or self._versions() != self.tensors:
-            raise remembers(self.model)
+    @property
+    def changed(self) -> bool:
+        """Whether passes since then have left something in the network."""
+        return appearance(self.model) != self.looks
 
 
 def remembers(model: nn.Module) -> ConfigError:
@@ -113,55 +107,39 @@ def remembers(model: nn.Module) -> ConfigError:
 
 
 def _remembers(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
-    """Whether a training pass over records of `shape` changes attributes of a network's parts, or
-    what a later pass computes."""
+    """Whether training passes over records of `shape` change attributes of a network's parts after
+    the first pass, or what a later pass computes. The first pass may make tables, such as encodings
+    of places, but no parameters."""
     own = copy.deepcopy(model).train()
+    parameters = list(own.parameters())
+    _pass_over_zeros(own, shape, dtype)
     before = Memory(own)
-    device = _device(own)
-    with torch.no_grad(), seeded_dropout(device, 0):
-        own(torch.zeros((2, *shape), dtype=dtype, device=device))
-    try:
-        before.require_unchanged()
-    except ConfigError:
+    _pass_over_zeros(own, shape, dtype)
+    if before.changed or list(map(id, own.parameters())) != list(map(id, parameters)):
         return True
-    own.train()  # a pass may change the modes of parts
-    return not _repeats(lambda: own, device, shape, dtype)
+
+    def first_and_used() -> list[nn.Module]:
+        first, used = (copy.deepcopy(model).train() for _ in range(2))
+        return [first, used, used]
+
+    return not _repeats(first_and_used, _device(model), shape, dtype)
 
 
 @cached_by_model
-def with_tables(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> nn.Module | None:
-    """A copy of a network in training mode that has made its tables, such as encodings of places,
-    if its first pass over a batch of `shape` makes them. They are made of zeros, and count as
-    tables if outputs stay what they are without them, at these parameters and at others. None: it
-    makes none.
-    """
-    example = torch.zeros(shape, dtype=dtype, device=_device(model))
-    made = copy.deepcopy(model).train()
-    looks = appearance(made)
-    try:
-        _seeded_pass(made, example)
-        if appearance(made) == looks or _computes_otherwise(model, made, example):
-            return None
-    except Exception:  # of the network's own code; who uses the network raises it again
-        return None
-    return made
+def first_pass_changes(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether the first training pass over records of `shape` leaves something in a network, such
+    as a table of places. Gradients of records are then computed on fresh copies."""
+    own = copy.deepcopy(model).train()
+    before = Memory(own)
+    _pass_over_zeros(own, shape, dtype)
+    return before.changed
 
 
-def _computes_otherwise(model: nn.Module, made: nn.Module, example: Tensor) -> bool:
-    """Whether the two have other outputs at equal parameters."""
-    start = flatten(model)
-    generator = torch.Generator().manual_seed(1)
-    other = start + 0.1 * torch.randn(len(start), generator=generator).to(start)
-    for point in (start, other):
-        for x in next(_examples(tuple(example.shape), example.dtype, example.device)):
-            found = []
-            for each in (model, made):
-                own = copy.deepcopy(each).train()
-                load(own, point)
-                found.append(_seeded_pass(own, x).nan_to_num())
-            if not torch.equal(*found):
-                return True
-    return False
+def _pass_over_zeros(own: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """A pass over two records of zeros, which every embedding knows."""
+    device = _device(own)
+    with torch.no_grad(), seeded_dropout(device, 0):
+        own(torch.zeros((2, *shape), dtype=dtype, device=device))
 
 
 @cached_by_model
@@ -170,7 +148,11 @@ def refuse_outside_state(model: nn.Module, shape: tuple[int, ...], dtype: torch.
     generator or a counter does that is no part of it."""
     if own_code(model).hidden is None and not has_hooks(model):
         return
-    if not _repeats(lambda: copy.deepcopy(model).train(), _device(model), shape, dtype):
+
+    def copies() -> Iterator[nn.Module]:
+        return (copy.deepcopy(model).train() for _ in range(3))
+
+    if not _repeats(copies, _device(model), shape, dtype):
         raise changes_outside(model)
 
 
@@ -180,23 +162,27 @@ def changes_outside(model: nn.Module) -> ConfigError:
 
 
 def _repeats(
-    network: Callable[[], nn.Module],
+    networks: Callable[[], Iterable[nn.Module]],
     device: torch.device,
     shape: tuple[int, ...],
     dtype: torch.dtype,
 ) -> bool:
     """Whether the last of three passes, in training mode from equal seeds, computes what the first
-    has computed from equal records; the second has others. `network` gives each its own."""
+    has computed from equal records; the second has others. Each has its own of `networks`."""
     for one, other in _examples((2, *shape), dtype, device):
         try:
-            found = [_seeded_pass(network(), x) for x in (one, other, one)]
+            found = [_seeded_pass(own, x) for x, own in zip((one, other, one), networks())]
         except Exception:  # of the network's own code, which need not know such records
             continue
         before, _, after = found
-        if device.type == "cuda":  # whose sums have no fixed order
-            return torch.allclose(before, after, rtol=1e-3, atol=1e-5, equal_nan=True)
-        return torch.equal(before.nan_to_num(), after.nan_to_num())
+        return _equal(before, after)
     return True
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    if one.is_cuda:  # whose sums have no fixed order
+        return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+    return torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
 def _seeded_pass(compute: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -221,18 +207,17 @@ def _device(model: nn.Module) -> torch.device:
 
 
 def changing_buffer(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> str | None:
-    """The name of a buffer that a training pass over records of `shape` writes to.
+    """The name of a buffer that training passes over records of `shape` write to after the first.
 
     What counts is the write, not the value: a running mean of records that are zero stays zero, and
     a converged power iteration changes no bit until the weights move.
     """
     own = copy.deepcopy(model).train()
-    before = {name: (buffer, buffer._version) for name, buffer in own.named_buffers()}
-    if not before:
+    if not any(True for _ in own.buffers()):
         return None
-    device = next(own.parameters()).device
-    with torch.no_grad(), seeded_dropout(device, 0):
-        own(torch.zeros((2, *shape), dtype=dtype, device=device))
+    _pass_over_zeros(own, shape, dtype)
+    before = {name: (buffer, buffer._version) for name, buffer in own.named_buffers()}
+    _pass_over_zeros(own, shape, dtype)
     for name, buffer in own.named_buffers():
         same, version = before.get(name, (None, 0))
         if buffer is not same or buffer._version != version:
@@ -265,17 +250,20 @@ def vmap_batches(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -
     values. Raises what the network itself raises on zeros.
     """
     own = copy.deepcopy(model).train()
+    another = copy.deepcopy(own)  # a pass may leave something in an attribute's attribute
+    changes = first_pass_changes(model, shape[1:], dtype)
+    randomness = "error" if changes else "different"  # a table may come from a seed of its own
     device = _device(own)
     records = torch.zeros((1, *shape), dtype=dtype, device=device)
 
     def outputs_sum(vector: Tensor, x: Tensor) -> Tensor:
         return call(own, unflatten(own, vector), x).sum()
 
-    each = torch.func.vmap(torch.func.grad(outputs_sum), (None, 0), randomness="different")
+    each = torch.func.vmap(torch.func.grad(outputs_sum), (None, 0), randomness=randomness)
     with kept_generators(device):
         try:
             with torch.no_grad():
-                torch.func.vmap(own, randomness="different")(records)
+                torch.func.vmap(another, randomness=randomness)(records)
             each(flatten(own), records)
         except Exception:  # of torch.func; the network's own code raises it again
             with torch.no_grad():

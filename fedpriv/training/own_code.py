@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.nn.utils import parametrize
 
 STARTS = "forward", "__call__", "__getattr__", "__getattribute__", "__torch_function__", "train"
@@ -90,7 +90,8 @@ def of_torch(kind: Any) -> bool:
 def written_class(part: nn.Module) -> type[nn.Module]:
     """The type of a module, before torch has made a parametrised one of it."""
     kind = type(part)
-    made = kind.__module__ == parametrize.__name__ and not issubclass(kind, nn.ModuleList)
+    here = kind.__module__ == parametrize.__name__
+    made = here and not issubclass(kind, parametrize.ParametrizationList)
     return kind.__mro__[1] if made else kind
 
 
@@ -112,7 +113,8 @@ def own_code(model: nn.Module) -> OwnCode:
     """What the code of `model` reads."""
     kinds = {part: written_class(part) for part in model.modules()}
     own = [part for part, kind in kinds.items() if not of_torch(kind)]
-    if not own:
+    graphs = [part for part in kinds if isinstance(part, fx.GraphModule)]
+    if not own and not graphs:
         return OwnCode()
     functions = [
         (name, value)
@@ -120,6 +122,8 @@ def own_code(model: nn.Module) -> OwnCode:
         for name, value in vars(part).items()
         if isinstance(value, FunctionType)
     ]
+    methods = [type(part).forward for part in graphs]
+    functions += [("forward", own) for own in methods if isinstance(own, FunctionType)]
     return _Reading(list(dict.fromkeys(kinds[part] for part in own)), functions).found
 
 
@@ -241,7 +245,8 @@ def _state(value: Any) -> Hashable:
     if type(value) is np.ndarray and value.nbytes <= SMALL:
         return value.tobytes()
     if type(value) in (deque, set):
-        return tuple(id(part) if (own := frozen(part)) is None else own for part in value)
+        frozen_parts = [(part, frozen(part)) for part in value]
+        return tuple(own or (id(part), _state(part)) for part, own in frozen_parts)
     return repr(value) if isinstance(value, bytearray | count) else None
 
 

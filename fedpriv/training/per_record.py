@@ -14,7 +14,13 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
-from fedpriv.training.network_checks import Memory, torch_func_obstacle, vmap_batches
+from fedpriv.training.network_checks import (
+    Memory,
+    first_pass_changes,
+    remembers,
+    torch_func_obstacle,
+    vmap_batches,
+)
 from fedpriv.training.untouched import has_hidden_attributes
 from fedpriv.training.vectors import backward, call, taken_gradient, unflatten
 
@@ -38,25 +44,33 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
     def mean_loss(outputs: Tensor, y: Tensor) -> Tensor:
         return task.loss(outputs, y, torch.full((group,), 1 / group, device=outputs.device))
 
-    def loss(
-        parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
+    def batched(
+        theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], own: nn.Module
     ) -> Tensor:
-        return mean_loss(call(model, parameters, x, buffers), y)
+        def loss(
+            parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
+        ) -> Tensor:
+            return mean_loss(call(own, parameters, x, buffers), y)
 
-    one = grad(loss)
-    batched = vmap(one, in_dims=(None, 0, 0, 0), randomness="different")
+        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
+        named = each(unflatten(model, theta), x.clone(), y, buffers)  # which it may overwrite
+        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
 
-    def one_by_one(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
+    def one_by_one(
+        theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], copies: bool
+    ) -> Tensor:
         """For networks that torch.func cannot compute, such as those with a GRU. Their gradients
-        are autograd's, at the parameters of a copy."""
-        hidden = has_hidden_attributes(model)
+        are autograd's, at the parameters of a copy.
+
+        copies: whether each record needs its own.
+        """
         own = _own_copy(model)
         for part, template in zip(own.modules(), model.modules()):
             part.training = template.training
         memory = Memory(own)
         found = []
         for i in range(len(x)):
-            if hidden:
+            if copies:
                 own = copy.deepcopy(model)
             leaves = list(own.parameters())
             for leaf, piece in zip(leaves, unflatten(own, theta).values()):
@@ -68,7 +82,8 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
                 outputs = functional_call(own, masks, (read,)) if masks else own(read)
                 backward(mean_loss(outputs, y[i]))
             found.append(torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]))
-        memory.require_unchanged()  # what a record leaves would move the gradients of the next ones
+        if memory.changed:  # what a record leaves would move the gradients of the next ones
+            raise remembers(model)
         return torch.stack(found)
 
     def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
@@ -77,10 +92,11 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
         obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
         if obstacle is not None:
             raise obstacle
+        # A pass may leave tensors of torch.func in a network, where other records would meet them.
+        copies = has_hidden_attributes(model) or first_pass_changes(model, x.shape[2:], x.dtype)
         if not vmap_batches(model, x.shape[1:], x.dtype):
-            return one_by_one(theta, x, y, buffers)
-        named = batched(unflatten(model, theta), x.clone(), y, buffers)  # which it may overwrite
-        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
+            return one_by_one(theta, x, y, buffers, copies)
+        return batched(theta, x, y, buffers, _structure(model) if copies else model)
 
     return gradients
 
@@ -89,6 +105,11 @@ def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
 def _own_copy(model: nn.Module) -> nn.Module:
     """A copy with parameters of its own."""
     return copy.deepcopy(model, {id(each): each for each in model.buffers()})
+
+
+def _structure(model: nn.Module) -> nn.Module:
+    """A copy with the same parameters, for passes that are given others."""
+    return copy.deepcopy(model, {id(own): own for own in model.parameters()})
 
 
 def most_numbers(device: torch.device) -> int:

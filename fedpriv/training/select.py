@@ -36,7 +36,11 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.network_checks import check_parameters, torch_func_obstacle
+from fedpriv.training.network_checks import (
+    check_parameters,
+    first_pass_changes,
+    torch_func_obstacle,
+)
 from fedpriv.training.optimizers import LocalOptimizer, treats_numbers_alike
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
 from fedpriv.training.trainers.batched import Batched
@@ -168,7 +172,8 @@ def _light(problem: LocalProblem, rows: np.ndarray) -> np.ndarray:
     """Which users (k,) bool train faster in a stack, whoever else is there."""
     light = rows * problem.cost.products < PRODUCTS_LIMIT * problem.cost.steps
     small = problem.cost.parameters < PARAMETERS_LIMIT
-    if not small or torch_func_obstacle(problem.model, problem.shape, problem.dtype) is not None:
+    given = problem.model, problem.shape, problem.dtype
+    if not small or torch_func_obstacle(*given) is not None or first_pass_changes(*given):
         return np.zeros_like(light)
     for own in np.unique(rows[light]).tolist():
         # The last batch of a user may be a single record, which some networks treat differently.

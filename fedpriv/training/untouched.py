@@ -116,8 +116,9 @@ def _forward_of(of: type[nn.Module]) -> Any:
 
 
 def appearance(model: nn.Module) -> Hashable:
-    """What may change what a network computes, except for the values of its parameters and buffers:
-    types, settings, hooks, patches, which parameters are trained, and what their code reads.
+    """What may change what a network computes, except for the values of its parameters: types,
+    settings, hooks, patches, writes to other tensors, which parameters are trained, and what their
+    code reads.
 
     Raises ConfigError for a network with parts in TorchScript, whose classes do not say that.
     """
@@ -151,7 +152,7 @@ def _appearance(part: nn.Module) -> Hashable:
     if parameters := own["_parameters"]:
         found += map(_tensor, parameters.values())
     if buffers := own["_buffers"]:
-        found += map(id, buffers.values())
+        found += map(_version, buffers.values())
     for name in HOOKS:
         if hooks := own[name]:
             found += name, *hooks  # their numbers are never used again
@@ -162,9 +163,24 @@ def _appearance(part: nn.Module) -> Hashable:
             found.append((type(value), value))
         elif (plain := frozen(value)) is not None:
             found.append(plain)
-        elif not (trusted and _is_torchs_own(name, value)):
+        elif isinstance(value, Tensor):
+            found.append(_version(value))
+        elif not (trusted and name in _LISTS_OF_WEIGHTS):
             found.append(id(value))
     return tuple(found)
+
+
+def _version(own: Tensor | None) -> Hashable:
+    """Which tensor it is, and how often somebody has written to it."""
+    if own is None:
+        return None
+    return id(own), None if own.is_inference() else own._version
+
+
+def other_tensors(model: nn.Module) -> list[Tensor]:
+    """Its buffers, and the tensors among its attributes."""
+    attributes = (own for part in model.modules() for own in vars(part).values())
+    return [*model.buffers(), *(own for own in attributes if isinstance(own, Tensor))]
 
 
 _PLAIN = (bool, int, float, str, type(None))

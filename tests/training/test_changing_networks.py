@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from one_by_one import assert_same, by_copies, silo, trained
-from torch import nn
+from torch import fx, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -468,36 +468,169 @@ class KeepsFirstMean(Net):
         return h - self.mean
 
 
-class KeepsFirstWeights(Net):
-    weights = None
+class KeepsFirstSize(Net):
+    """Counts large numbers."""
+
+    size = None
+
+    def forward(self, x):
+        if self.size is None:
+            self.size = float((x.abs() > 2).sum())
+        return super().forward(x) * (1 + self.size)
+
+
+class KeepsFirstGradient(Net):
+    """Zeros whose gradient is not zero."""
+
+    zeros = None
 
     def between(self, h):
-        if self.weights is None:
-            self.weights = self.last.weight.detach().clone()
-        return h + self.weights.sum(0)
+        if self.zeros is None:
+            self.zeros = self.last.weight.sum(0) - self.last.weight.detach().sum(0)
+        return h + self.zeros
+
+
+class KeepsFirstLength(Net):
+    """A row for each record of a batch."""
+
+    ones = None
+
+    def between(self, h):
+        if self.ones is None:
+            self.ones = torch.ones(len(h), 1)
+        return torch.cat([h[:, 1:], self.ones], 1)
+
+
+class RegistersTable(Net):
+    def between(self, h):
+        if "table" not in self._buffers:
+            self.register_buffer("table", torch.arange(5).cos())
+        return h + self.table
+
+
+class ScalesTable(MakesTable):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(()))
+
+    def between(self, h):
+        return super().between(h) * self.scale
+
+
+class Tokens(nn.Module):
+    """Reads four token ids below 11."""
+
+    kept = None
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(11, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = self.table(x)
+        return self.head((self.embedding(x) + self.kept).mean(-2))
+
+
+class PlacesOfTokens(Tokens):
+    def table(self, x):
+        return torch.arange(x.shape[-1]).cos().unsqueeze(-1)
+
+
+class KeepsFirstPadding(Tokens):
+    def table(self, x):
+        return (x == 0).float().unsqueeze(-1)
+
+
+def clipped_one_by_one(model, theta, xs, ys):
+    total = torch.zeros(len(theta), dtype=torch.float64)
+    for x, y in zip(xs.split(1), ys.split(1)):
+        own = copy.deepcopy(model)
+        load(own, theta)
+        leaves = list(own.parameters())
+        TASK.loss(own(x), y, torch.ones(1)).backward()
+        gradient = torch.cat([p.grad.flatten() for p in leaves]).double()
+        total += gradient * min(1.0, CLIP / float(gradient.norm()))
+    return total
+
+
+TABLES = [
+    MakesTable,
+    KeepsFirstGradient,
+    KeepsFirstLength,
+    RegistersTable,
+    ScalesTable,
+]
 
 
 @pytest.mark.parametrize("kind", ["one batch", "steps"])
-def test_a_table_that_the_first_pass_makes_is_no_memory_of_records(kind):
-    """It was refused."""
-    model, theta, data = problem(MakesTable)
+@pytest.mark.parametrize("build", TABLES)
+def test_what_the_first_pass_makes_is_made_for_each_record(build, kind):
+    """A record would leave it for the next ones, and zeros leave other things than records."""
+    model, theta, data = problem(build)
     theta = theta + 0.1
-    want = torch.zeros(len(theta), dtype=torch.float64)
-    for x, y in zip(data.x.split(1), data.y.split(1)):
-        own = copy.deepcopy(model)
-        load(own, theta)
-        TASK.loss(own(x), y, torch.ones(1)).backward()
-        gradient = torch.cat([p.grad.flatten() for p in own.parameters()]).double()
-        want += gradient * min(1.0, CLIP / float(gradient.norm()))
-    torch.testing.assert_close(sums(kind, model, data)(theta), want, rtol=1e-5, atol=1e-6)
-    assert model.table is None
+    names = vars(model).copy()
+    for value in (1.0, 3.0):
+        for buffer in model.buffers():
+            buffer.fill_(value)
+        want = clipped_one_by_one(model, theta, data.x, data.y)
+        for _ in range(2):
+            found = sums(kind, model, data)(theta)
+            torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+    assert vars(model) == names
 
 
-@pytest.mark.parametrize("build", [KeepsFirstMean, KeepsFirstWeights])
-def test_what_the_first_pass_keeps_of_records_or_weights_is_refused(build):
+class DrawsTable(MakesTable):
+    def between(self, h):
+        if self.table is None:
+            self.table = torch.randn(5, generator=torch.Generator().manual_seed(1))
+        return h + self.table
+
+
+def test_a_table_from_a_seed_of_its_own_is_every_records():
+    model, theta, data = problem(DrawsTable)
+    want = clipped_one_by_one(model, theta, data.x, data.y)
+    found = sums("one batch", model, data)(theta)
+    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
+class Keeps:
+    padding = None
+
+
+class HidesPadding(Tokens):
+    """Of the first pass, in an attribute's attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.keeps = Keeps()
+
+    def forward(self, x):
+        if self.keeps.padding is None:
+            self.keeps.padding = (x == 0).float().unsqueeze(-1)
+        return self.head((self.embedding(x) + self.keeps.padding).mean(-2))
+
+
+@pytest.mark.parametrize("build", [PlacesOfTokens, KeepsFirstPadding, HidesPadding])
+def test_what_the_first_pass_makes_of_tokens_is_made_for_each_record(build):
+    torch.manual_seed(0)
+    model = build()
+    theta = flatten(model) + 0.1
+    x, y = torch.randint(0, 11, (20, 4)), torch.randint(0, 3, (20,))
+    want = clipped_one_by_one(model, theta, x, y)
+    gradients = clipped_gradients(model, TASK, CLIP, shape=(4,), dtype=x.dtype)
+    for order in (torch.arange(20), torch.arange(20).flip(0)):
+        found = gradients.sum(theta, x[order], y[order])
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+    copy.deepcopy(model)
+
+
+@pytest.mark.parametrize("kind", ["one batch", "steps"])
+@pytest.mark.parametrize("build", [KeepsFirstMean, KeepsFirstSize])
+def test_statistics_of_the_first_records_are_refused(build, kind):
     model, theta, data = problem(build)
     with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
-        sums("steps", model, data)(theta)
+        sums(kind, model, data)(theta)
 
 
 class EvaluatesPart(Net):
@@ -535,6 +668,21 @@ class CountsOutside(Net):
         return h / COUNTER
 
 
+@fx.wrap
+def counted(h):
+    COUNTER.add_(1)
+    return h / COUNTER
+
+
+class CallsCounted(Net):
+    def between(self, h):
+        return counted(h)
+
+
+def graph_counts_outside():
+    return fx.symbolic_trace(CallsCounted())
+
+
 class CountsInHook(Net):
     def __init__(self):
         super().__init__()
@@ -563,7 +711,8 @@ class ParametrisedLayerDraws(Net):
 
 @pytest.mark.parametrize("trainer", ["auto", "sequential"])
 @pytest.mark.parametrize(
-    "build", [DrawsOutside, CountsOutside, CountsInHook, ParametrisedLayerDraws]
+    "build",
+    [DrawsOutside, CountsOutside, graph_counts_outside, CountsInHook, ParametrisedLayerDraws],
 )
 def test_what_users_would_share_outside_is_refused(build, trainer):
     model, theta, data = problem(build)
