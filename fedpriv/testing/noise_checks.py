@@ -48,7 +48,7 @@ TRIED_RECORDS = 60
 """Records that are tried in search of them."""
 ROUNDS = 3
 """Rounds whose noise is measured. The distance is measured in the first of them in which a unit
-moves the release."""
+moves the release, and in those whose noise is less than it asks for."""
 
 Noise = dict[tuple[str, str | None, int], np.ndarray]
 """Noise (seeds, size) of a query's sum, or of a sender's message, in a round."""
@@ -255,9 +255,13 @@ def check_noise(
             continue
         # Noise that is the same in all runs hides nothing, so the mean is no noise.
         deviation = math.sqrt(float(noise.var(axis=0, ddof=1).mean()))
-        found = f"noise {deviation:.4g} on a {what} that a {event.unit} moves by {moved:.4g}"
+        least = (1 - SLACK) * declared
+        here = moved
+        if deviation < least * moved:  # steps may shrink from round to round, noise and distance
+            here = _moved(exp, declaration, number) or moved
+        found = f"noise {deviation:.4g} on a {what} that a {event.unit} moves by {here:.4g}"
         demand(
-            deviation >= (1 - SLACK) * declared * moved,
+            deviation >= least * here,
             f"query {name}: {found}, in round {number}; its event declares at least "
             f"{declared:.4g} times that",
         )
@@ -280,13 +284,18 @@ def check_independence(measured: Noise) -> None:
         )
 
 
-def _moved(exp: Experiment, declaration: Declaration) -> float:
+def _moved(exp: Experiment, declaration: Declaration, only: int | None = None) -> float:
     """The largest distance by which a unit moves the release, in the first round in which one
-    does."""
+    does.
+
+    only: in this round; 0.0 if none does.
+    """
     name = declaration.query.name
     sender = declaration.sender
     moved = 0.0
     for number, state in _states(exp, name):
+        if only not in (None, number):
+            continue
 
         def release(exp: Experiment, round: int = number, state: State = state) -> np.ndarray:
             return total(exp, name, noisy=False, sender=sender, round=round, state=state)
