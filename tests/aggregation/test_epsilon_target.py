@@ -144,7 +144,7 @@ def check(words: str) -> str:
     return "solved"
 
 
-FEW = 4
+FEW = 3
 ALL = 200
 
 

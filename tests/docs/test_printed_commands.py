@@ -160,8 +160,8 @@ def world(tmp_path, monkeypatch, small_root, finished):
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "pyproject.toml").write_text("")
     monkeypatch.setenv("FEDPRIV_DATA", small_root)
-    monkeypatch.setattr(audit_command, "QUICK", Effort(1e9, 100))
-    monkeypatch.setattr(audit_command, "THOROUGH", Effort(1e9, 100))
+    monkeypatch.setattr(audit_command, "QUICK", Effort(1e9, 20))
+    monkeypatch.setattr(audit_command, "THOROUGH", Effort(1e9, 20))
     for effort in ("QUICK_CANARIES", "THOROUGH_CANARIES"):
         monkeypatch.setattr(one_run, effort, 40)
     monkeypatch.setattr(ledger_command, "_replicate", lambda entry: None)
