@@ -128,15 +128,19 @@ def test_module_names():
     assert not [path for path in PACKAGE if path.stem in MODULES]
 
 
+@pytest.fixture(scope="module")
+def sources():
+    """What a reader may read, by file, in one line."""
+    found = {path: path.read_text() for path in [*PAGES, *CONFIGS]}
+    found |= {path: "\n".join(texts(path)) for path in PACKAGE}
+    found[Path("help")] = TEXT
+    return {path: " ".join(text.split()) for path, text in found.items()}
+
+
 @pytest.mark.parametrize("pattern", PHRASES)
-def test_phrases(pattern):
-    sources = {path: path.read_text() for path in [*PAGES, *CONFIGS]}
-    sources |= {path: "\n".join(texts(path)) for path in PACKAGE}
-    sources[Path("help")] = TEXT
+def test_phrases(pattern, sources):
     found = {
-        str(path): match[0]
-        for path, text in sources.items()
-        if (match := re.search(pattern, " ".join(text.split())))
+        str(path): match[0] for path, text in sources.items() if (match := re.search(pattern, text))
     }
     assert not found, f"say {PHRASES[pattern]}"
 

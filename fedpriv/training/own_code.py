@@ -18,6 +18,7 @@ from types import (
     FunctionType,
     MethodDescriptorType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -247,7 +248,22 @@ def _state(value: Any) -> Hashable:
     if type(value) in (deque, set):
         frozen_parts = [(part, frozen(part)) for part in value]
         return tuple(own or (id(part), _state(part)) for part, own in frozen_parts)
-    return repr(value) if isinstance(value, bytearray | count) else None
+    if isinstance(value, bytearray | count):
+        return repr(value)
+    return _numbers_of(value)
+
+
+def _numbers_of(value: Any) -> Hashable:
+    """The plain attributes of an object whose class is neither Python's nor torch's, such as a
+    count of passes."""
+    library = {"torch", "numpy", *sys.stdlib_module_names}
+    kind = type(value)
+    if kind is not SimpleNamespace and kind.__module__.split(".")[0] in library:
+        return None
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is not dict:
+        return None
+    return tuple((name, own) for name, own in attributes.items() if isinstance(own, PLAIN))
 
 
 def _is_pure(value: object) -> bool:

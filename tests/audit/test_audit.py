@@ -84,15 +84,16 @@ def test_batches_that_are_drawn_by_position_are_caught(monkeypatch, shared):
     assert audited(*IN_BATCHES, trials=30)["released model", "user"].alarm == shared
 
 
+@pytest.mark.slow
 def test_silos_that_are_answered_together_keep_their_batches_from_trial_to_trial():
     """With other orders in each, a clean audit raises an alarm: everybody moves in its trials."""
     devices = ["allocator=equal", "preset.n_silos=3", "allocator.local_test=0", "model=linear"]
     words = [*IN_BATCHES, *devices, "algo.weighting=records", "randomness=system"]
-    rows = audited("data=breast_cancer", *words, trials=10)
+    rows = audited("data=breast_cancer", *words, trials=40)
     assert not any(row.alarm for row in rows.values())
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kept", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_sample_that_is_kept_for_all_rounds_is_caught(monkeypatch, kept):
     secret = Streams.secret
 

@@ -82,7 +82,7 @@ def nothing_is_left():
         time.sleep(0.05)
 
 
-LONG = ("plain", "masked", "private weighting")
+LONG = ("plain", "masked", "private weighting", "slots and silo states")
 """Set-ups whose steps others have as well: secure sums are masked, and a second node's run is."""
 
 

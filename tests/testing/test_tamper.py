@@ -34,7 +34,9 @@ def assert_table(world, outcomes):
             assert HARMLESS not in counts, row
 
 
-@pytest.mark.parametrize("world", ROWS)
+@pytest.mark.parametrize(
+    "world", [pytest.param(w, marks=pytest.mark.slow if w == "secagg_state" else ()) for w in ROWS]
+)
 def test_tampering_is_found_or_harmless(world):
     """And costs one exchange at most, in set-ups too."""
     outcomes = outcomes_of(

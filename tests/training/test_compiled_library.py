@@ -124,7 +124,13 @@ def test_a_cache_that_cannot_be_written_is_no_error(afresh, monkeypatch, tmp_pat
 
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86")
-@pytest.mark.parametrize("flags", [["-mno-avx512f"], ["-mno-avx"]], ids=["256 bits", "128 bits"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(["-mno-avx512f"], id="256 bits"),
+        pytest.param(["-mno-avx"], id="128 bits", marks=pytest.mark.slow),
+    ],
+)
 def test_narrower_vectors_train_alike(flags, tmp_path, monkeypatch):
     narrow = module._typed(module.ctypes.CDLL(str(build([*compiler(), *flags], tmp_path))))
     assert narrow.lanes() == (8 if "512" in flags[0] else 4)

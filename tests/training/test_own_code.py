@@ -5,6 +5,8 @@ import logging
 import random
 import time
 from collections import deque
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -267,6 +269,20 @@ def counted(array):
     return float(array[0])
 
 
+@dataclass
+class Passes:
+    seen: int = 0
+
+
+PASSES = Passes()
+SPACES = deque([SimpleNamespace(seen=0)])
+
+
+def counted_by(own):
+    own.seen += 1
+    return own.seen
+
+
 def seen_before():
     SEEN.append(SEEN[-1] + 1)
     return SEEN[-1]
@@ -293,6 +309,8 @@ DRAWS = {
     "tensor": lambda: float(TENSOR.add_(1)),
     "deque": seen_before,
     "count": lambda: next(NUMBERS),
+    "object": lambda: counted_by(PASSES),
+    "object in a deque": lambda: counted_by(SPACES[0]),
 }
 
 
