@@ -42,8 +42,10 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Let one worker run a file's tests, so that what they share is made once. Files of one
-    `xdist_group` are together too."""
+    """With `--dist loadgroup`, let one worker run a file's tests, so that what they share is made
+    once. Files of one `xdist_group` are together too."""
+    if config.getoption("dist") != "loadgroup":
+        return None
     from xdist.scheduler import LoadGroupScheduling
 
     class ByFile(LoadGroupScheduling):
