@@ -150,7 +150,7 @@ def test_a_group_that_stops_early_spends_its_budget_on_its_own_rounds(rate):
     noise, bounds = deviation(exp), clips(exp)
     assert bounds["early"] > 1.3 * bounds["late"]
     forecast = EpsilonForecast.of(exp)
-    for until in (3, ROUNDS):
+    for until in (2, 3, 4, ROUNDS):
         found = {
             row.group: row.certified
             for row in forecast.rows_at([until])

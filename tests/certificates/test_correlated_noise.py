@@ -97,7 +97,7 @@ def test_a_round_that_is_begun_again_is_a_row_twice(again):
     assert found > once
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_no_vectors_and_no_missing_rows_move_messages_further(data):
     """Whatever vectors within the bound a user sends, and whatever silos forget."""

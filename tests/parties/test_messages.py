@@ -38,7 +38,7 @@ trees = st.recursive(
     ),
     max_leaves=12,
 )
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = settings(max_examples=120, deadline=None, derandomize=True)
 
 
 def same(one, two):

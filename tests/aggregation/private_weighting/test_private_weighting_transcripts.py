@@ -11,7 +11,7 @@ from fedpriv.aggregation.private_weighting.phases import SEED
 from fedpriv.aggregation.weighted import COUNTS, KEYS
 from fedpriv.crypto.uniform_integers import from_bytes
 
-TRIALS, SILOS, USERS, SIZE = 500, 2, 2, 2
+TRIALS, SILOS, USERS, SIZE = 1000, 2, 2, 2
 LIMIT = 5.5 / np.sqrt(TRIALS)
 """Correlations of independent columns stay below with probability 1 - 1e-7."""
 
