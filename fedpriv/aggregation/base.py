@@ -58,8 +58,8 @@ class AbortPolicy:
     never_repeats: whether the contributions of such a query must stay out of all later sums,
         because both exchanges together could determine them.
     continues_with: whether the run goes on with this many silos when the others stay silent.
-    fewest: it never goes on with fewer; None: with fewer than all. Noise shares of that many silos
-        fit the range of messages.
+    fewest: the fewest silos that it goes on with; None: all. The range of messages holds noise
+        shares of so few.
     """
 
     never_repeats: bool = False

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from fedpriv.accountants.events import RELEASED_MODEL, leaves
@@ -362,7 +363,7 @@ def _certified(rounds: Iterable[tuple[Query, ...]]) -> bool:
     """Whether the model that these rounds release has a certificate for some unit. A round without
     queries releases nothing new."""
     units: dict[tuple[str, str], bool] = {}
-    for event in (event for queries in rounds for event in events_of(queries)):
+    for event in chain.from_iterable(map(events_of, rounds)):
         if event.observer == RELEASED_MODEL:
             unit = event.unit, event.adjacency
             held = leaves([(event.certified, 1)]) is not None

@@ -57,6 +57,7 @@ SEEDED: tuple[object, ...] = (
     torch.default_generator,
 )
 """The generators that modules draw from."""
+LIBRARIES = {"torch", "numpy", *sys.stdlib_module_names}
 PURE_MODULES = {"math", "operator", "_operator", "builtins"}
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 """The folder of Python's own modules."""
@@ -254,11 +255,10 @@ def _state(value: Any) -> Hashable:
 
 
 def _numbers_of(value: Any) -> Hashable:
-    """The plain attributes of an object whose class is neither Python's nor torch's, such as a
-    count of passes."""
-    library = {"torch", "numpy", *sys.stdlib_module_names}
+    """The plain attributes of an object whose class is none of `LIBRARIES`, such as a count of
+    passes."""
     kind = type(value)
-    if kind is not SimpleNamespace and kind.__module__.split(".")[0] in library:
+    if kind is not SimpleNamespace and kind.__module__.split(".")[0] in LIBRARIES:
         return None
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is not dict:

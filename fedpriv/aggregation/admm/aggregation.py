@@ -180,7 +180,9 @@ class Admm(Aggregation):
 
     @property
     def abort_policy(self) -> AbortPolicy:
-        return AbortPolicy(True, self._continues_with, self.least_peers)
+        return AbortPolicy(
+            never_repeats=True, continues_with=self._continues_with, fewest=self.least_peers
+        )
 
     def _continues_with(self, n_peers: int) -> bool:
         if self.least_peers is None or n_peers < self.least_peers:
