@@ -7,6 +7,7 @@ os.environ.setdefault(
 import gc
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 settings.register_profile("fedpriv", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("fedpriv")
 
+FAST = "not slow"
+"""The marks of the suite that pyproject.toml asks for."""
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -38,6 +41,17 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+STARTED = time.monotonic()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Note the seconds of a whole suite, for `python -m scripts.size`."""
+    config = session.config
+    asked = config.option.file_or_dir or config.option.keyword or config.option.markexpr != FAST
+    if not hasattr(config, "workerinput") and not asked and config.cache is not None:
+        config.cache.set("fedpriv/suite_seconds", time.monotonic() - STARTED)
 
 
 @pytest.hookimpl(optionalhook=True)
