@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,24 @@ ABOUT = {
     "experiment": "One figure of a paper: overrides and a sweep.",
 }
 """What each group answers."""
-TABLE = ["| key | default | type | meaning |", "| --- | --- | --- | --- |"]
+TABLE = ["| key | default | meaning |", "| --- | --- | --- |"]
+OFTEN = 3
+"""A key's row that so many components have stands once, at the top of their page."""
 Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One yaml of a group.
+
+    name: of the file.
+    about: sentences above the table.
+    rows: of the table.
+    """
+
+    name: str
+    about: tuple[str, ...]
+    rows: tuple[str, ...]
 
 
 def main() -> None:
@@ -109,7 +126,7 @@ def _options() -> Iterator[str]:
     meanings = _comments(file)
     yield from TABLE
     for field in fields(RunOptions):
-        yield _row(field, values[field.name], meanings.get(field.name, ""))
+        yield _row(field.name, values[field.name], meanings.get(field.name, ""))
 
 
 def _presets() -> Iterator[str]:
@@ -128,42 +145,50 @@ def _presets() -> Iterator[str]:
         own = yaml.safe_load(file.read_text())
         preset = general["preset"] | own.get("preset", {})
         cells = [own.get("rounds", general["rounds"]), *(preset[name] for name in names)]
-        yield f"| {file.stem} | {' | '.join(map(_default, cells))} |"
+        yield f"| {file.stem} | {' | '.join(map(typed, cells))} |"
 
 
 def _group(group: str) -> Iterator[str]:
-    """A section for each file; a file that changes keys of another one shows only these."""
-    for file in sorted((CONF / group).glob("*.yaml")):
-        values = yaml.safe_load(file.read_text())
-        component = values.get(group, values) if group == "data" else values
-        bases = [
-            base
-            for base in values.get("defaults", [])
-            if isinstance(base, str) and base != "_self_"
-        ]
-        own = {
-            key: value for key, value in component.items() if key not in ("_target_", "defaults")
-        }
-        yield f"## {group}={file.stem}\n"
-        target = component.get("_target_") or _loaded(CONF / group / f"{bases[0]}.yaml")["_target_"]
-        cls = _class(target)
-        if "_target_" in component:
-            yield f"{_about(cls)}\n"
-        if bases:
-            yield f"As `{group}={bases[0]}`{', but:' if own else '.'}\n"
-        if own:
-            meanings = (
-                _inherited(own)
-                | (_comments(CONF / group / f"{bases[0]}.yaml") if bases else {})
-                | _comments(file)
-            )
-            known = {field.name: field for field in fields(cls)}
-            yield from TABLE
-            yield from (
-                _row(known[key], value, meanings.get(key) or _from_docstring(cls, key))
-                for key, value in own.items()
-            )
-            yield ""
+    """A section for each file, after the rows that many of them have."""
+    sections = [_section(group, file) for file in sorted((CONF / group).glob("*.yaml"))]
+    counts = Counter(row for section in sections for row in section.rows)
+    commonest = {row.split("`")[1]: row for row, _ in reversed(counts.most_common())}
+    shared = [row for row in commonest.values() if counts[row] >= OFTEN]
+    if shared:
+        yield "## Shared keys\n"
+        yield from (*TABLE, *shared, "")
+    for section in sections:
+        yield f"## {group}={section.name}\n"
+        yield from (f"{text}\n" for text in section.about)
+        if names := [row.split("`")[1] for row in section.rows if row in shared]:
+            listed = ", ".join(f"`{name}`" for name in names)
+            yield f"[Shared](#shared-keys): {listed}.\n"
+        if own := [row for row in section.rows if row not in shared]:
+            yield from (*TABLE, *own, "")
+
+
+def _section(group: str, file: Path) -> Section:
+    """A file that changes keys of another one shows only these."""
+    values = _loaded(file)
+    component = values.get(group, values) if group == "data" else values
+    bases = [
+        base for base in values.get("defaults", []) if isinstance(base, str) and base != "_self_"
+    ]
+    own = {key: value for key, value in component.items() if key not in ("_target_", "defaults")}
+    about, meanings = [], _inherited(own)
+    if bases:
+        base = CONF / group / f"{bases[0]}.yaml"
+        about.append(f"As `{group}={base.stem}`{', but:' if own else '.'}")
+        meanings |= _comments(base)
+    cls = _class(component.get("_target_") or _loaded(base)["_target_"])
+    if "_target_" in component:
+        about.insert(0, _about(cls))
+    meanings |= _comments(file)
+    rows = (
+        _row(key, value, meanings.get(key) or from_docstring(cls, key))
+        for key, value in own.items()
+    )
+    return Section(file.stem, tuple(about), tuple(rows))
 
 
 def _experiments() -> Iterator[str]:
@@ -198,12 +223,11 @@ def _about(cls: type[Any]) -> str:
     return " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
 
 
-def _row(field: Field[Any], default: object, meaning: str) -> str:
-    type_name = field.type if isinstance(field.type, str) else field.type.__name__
-    return f"| `{field.name}` | {_default(default)} | {_cell(type_name)} | {_cell(meaning)} |"
+def _row(key: str, default: object, meaning: str) -> str:
+    return f"| `{key}` | {typed(default)} | {_cell(meaning)} |"
 
 
-def _default(value: object) -> str:
+def typed(value: object) -> str:
     """The value as on a command line; an interpolation as the key that it refers to."""
     if isinstance(value, str):
         return (
@@ -232,7 +256,7 @@ def _inherited(values: Values) -> dict[str, str]:
     return {key: shared[str(value)] for key, value in values.items() if str(value) in shared}
 
 
-def _from_docstring(cls: type[Any], key: str) -> str:
+def from_docstring(cls: type[Any], key: str) -> str:
     """The text after `key:` in a docstring, also with several keys before the colon."""
     names = r"(?:\w+, )*"
     begin = rf"(?:^|[.\n]\s*){names}{key}(?:, \w+)*: "
