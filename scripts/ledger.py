@@ -1,19 +1,22 @@
 """Write the ledger's tables into the pages: `python -m scripts.ledger`.
 
-docs/papers/ledger.md has all of them; between `<!-- ledger: paper -->` and `<!-- /ledger -->` on a
-paper's page and on the study's stand its answers, and between `<!-- papers -->` and `<!-- /papers
--->` in README.md how many there are. docs/papers/gallery.md shows the figures. Every number comes
-from results/ledger/ or from the ledger.
+A paper's answers stand between `<!-- ledger: paper -->` and `<!-- /ledger -->` on its page, and on
+the study's. docs/papers/ledger.md has counts, the papers' numbers and all comparisons; README.md
+has counts; docs/papers/gallery.md shows the figures. Every number comes from results/ledger/ or
+from the ledger.
+
+`python -m scripts.ledger hu/fig6` prints an entry's comparisons place by place, and the settings
+that were chosen. It writes nothing.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import (
@@ -27,7 +30,7 @@ from fedpriv.papers.ledger.entries import (
 )
 from fedpriv.papers.ledger.results import TUNING, Row
 from fedpriv.reports.summary import standard_deviation
-from scripts.ledger_comparisons import RESULTS, decisions_of, found_now, measured, summary
+from scripts.ledger_comparisons import RESULTS, compared, details
 
 ROOT = Path(__file__).resolve().parents[1]
 TITLES = {
@@ -64,7 +67,6 @@ STUDY = "study"
 PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES} | {
     STUDY: ROOT / "docs" / "study.md"
 }
-EARLIER = ROOT / "scripts" / "ledger_earlier.yaml"
 LEDGER = ROOT / "docs" / "papers" / "ledger.md"
 GALLERY = ROOT / "docs" / "papers" / "gallery.md"
 PICTURES = ROOT / "docs" / "assets" / "replications"
@@ -86,55 +88,38 @@ def count(known: list[Entry]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in ANSWERS if counts[word])
 
 
+def counts() -> str:
+    """How many answers each page has, of each kind."""
+    lines = ["| answers | counts |", "| --- | --- |"]
+    for paper in PAPERS:
+        title = TITLES[paper][0] if paper in TITLES else "Comparisons that no paper makes"
+        page = "../study.md" if paper == STUDY else f"{paper}.md"
+        lines.append(f"| [{title}]({page}) | {count(of_paper(paper))} |")
+    return "\n".join(lines)
+
+
 def answers(paper: str) -> str:
-    """A paper's entries: the claim, three answers, and why."""
+    """A paper's entries: the claim, three answers, why, and what differs from the paper."""
     lines = ["| entry | the paper says | curve | conclusion | as printed | found here |"]
     lines.append("| --- " * 6 + "|")
     for entry in of_paper(paper):
         cells = (_short(entry, question) for question in QUESTIONS)
         why = list(dict.fromkeys(one.found for one in entry.answers.values() if one.found))
-        if decisions := dict(decisions_of(entry)):
-            why = [summary(decisions), *why]
+        if other := _other(entry):
+            why.append(f"(Not as in the paper: {other}.)")
         lines.append(
             f"| `{entry.name}`, {entry.place} | {entry.claim} | {' | '.join(cells)} | "
-            f"{'; '.join(filter(None, why))} |"
+            f"{'; '.join(why)} |".replace("; (Not", " (Not")
         )
     return "\n".join(lines)
 
 
-def grid() -> str:
-    """All entries: three answers, and what is the same as in the paper."""
-    parts = []
-    for paper in PAPERS:
-        lines = [
-            "| entry | curve | conclusion | as printed | data | length | tuning | not run, hours |"
-        ]
-        lines.append("| --- " * 8 + "|")
-        for entry in of_paper(paper):
-            cells = [_short(entry, question) for question in QUESTIONS]
-            same = [entry.same.get(key, "") for key in ("data", "length", "tuning")]
-            waits = any(one.answer == "not run" for one in entry.answers.values())
-            hours = f"{entry.hours:g}" if waits and entry.hours is not None else ""
-            lines.append(f"| `{entry.name}` | {' | '.join([*cells, *same, hours])} |")
-        title = TITLES[paper][0] if paper in TITLES else "Comparisons that no paper makes"
-        parts.append(f"### {title}\n\n{count(of_paper(paper))}.\n\n" + "\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def changes() -> str:
-    """Verdicts of earlier versions beside the answers, with the numbers of both."""
-    lines = [
-        "| entry | earlier | numbers then | now | numbers now | why |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, known in yaml.safe_load(EARLIER.read_text()).items():
-        entry = entries()[name]
-        now = ", ".join(f"{question}: **{one.answer}**" for question, one in entry.answers.items())
-        lines.append(
-            f"| `{name}` | {known['verdict']} | {known['numbers']} | {now} | "
-            f"{found_now(entry)} | {known['why']} |"
-        )
-    return "\n".join(lines)
+def _other(entry: Entry) -> str:
+    """What of data, length and tuning is not the paper's; hours that a run would take."""
+    parts = [text for text in entry.same.values() if text not in ("yes", "none", "")]
+    if entry.hours is not None and any(one.answer == "not run" for one in entry.answers.values()):
+        parts.append(f"not run, {entry.hours:g} hours")
+    return "; ".join(parts)
 
 
 def numbers() -> str:
@@ -201,12 +186,7 @@ def pages() -> dict[Path, str]:
     for name, path in PLACES.items():
         found[path] = _between(path.read_text(), f"ledger: {name}", "ledger", answers(name))
     text = LEDGER.read_text()
-    for mark, content in (
-        ("grid", grid()),
-        ("numbers", numbers()),
-        ("changes", changes()),
-        ("measured", measured()),
-    ):
+    for mark, content in (("counts", counts()), ("numbers", numbers()), ("compared", compared())):
         text = _between(text, mark, mark, content)
     found[LEDGER] = text
     found[GALLERY] = _between(GALLERY.read_text(), "gallery", "gallery", gallery())
@@ -226,12 +206,8 @@ def gallery() -> str:
     for entry in measured_entries():
         picture = f"../assets/replications/{picture_name(entry)}"
         parts.append(
-            f"## {entry.name}\n\n{entry.place}. The claim: {entry.claim}.\n\n"
-            f"![{entry.name}]({picture})\n\n"
-            + "\n".join(
-                f"- {QUESTIONS[question]}: **{one.answer}**{f', {one.found}' if one.found else ''}."
-                for question, one in entry.answers.items()
-            )
+            f"## {entry.name}\n\n{entry.place} ([answers]({entry.paper}.md#answers)).\n\n"
+            f"![{entry.name}]({picture})"
         )
     return "\n\n".join(parts)
 
@@ -245,10 +221,19 @@ def picture_name(entry: Entry) -> str:
     return f"{entry.name.replace('/', '_')}.png"
 
 
-if __name__ == "__main__":
+def main(names: list[str]) -> None:
+    """Print the comparisons of the entries that are named; without names, write the pages."""
+    for name in names:
+        print(details(entries()[name]))
+    if names:
+        return
     PICTURES.mkdir(exist_ok=True)
     for entry in measured_entries():
         rows = results.read(results.path(entry.name, RESULTS))
         figures.draw(entry, rows, PICTURES / picture_name(entry))
     for path, text in pages().items():
         path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

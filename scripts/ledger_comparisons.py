@@ -6,28 +6,54 @@ Every number comes from results/ledger/ or from the ledger.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedpriv.papers.ledger import results
 from fedpriv.papers.ledger.entries import Entry, entries
 from fedpriv.papers.ledger.results import TUNING, Decision, Row
-from fedpriv.papers.ledger.rule import LEVEL
+from fedpriv.papers.ledger.rule import LEVEL, side
 
 RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 
-def measured() -> str:
-    """Every comparison that was run, with intervals, and the settings that were chosen."""
-    parts = []
+def compared() -> str:
+    """A row for each comparison that was run: the least and the largest difference of its places.
+
+    A difference at one place alone has its interval.
+    """
+    lines = [
+        "| entry | question | claim | difference | places | "
+        "found with 80 % chance | seeds | answer |",
+        "| --- " * 8 + "|",
+    ]
     for entry in entries().values():
         for question, decisions in decisions_of(entry):
-            rows = results.read(results.path(entry.name, RESULTS))
-            parts.append(
-                f"### {entry.name}: {question}\n\n{_about(entry, question, rows)}\n\n"
-                + _table(decisions)
-            )
-    return "\n\n".join(parts)
+            lines += [f"| `{entry.name}` | {question} | {_row(one)} |" for one in decisions]
+    return "\n".join(lines)
+
+
+def _row(decision: Decision) -> str:
+    found = decision.found
+    means = dict.fromkeys(f"{end(one.mean for one in found):+.3g}" for end in (min, max))
+    interval = f" ({found[0].low:+.3g} to {found[0].high:+.3g})" if len(found) == 1 else ""
+    sides = Counter(side(decision.comparison, one) for one in found)
+    places = ", ".join(f"{number} {word}" for word, number in sides.items())
+    power = max(one.detectable for one in found)
+    return (
+        f"{_claim(decision)} | {' to '.join(means)}{interval} | "
+        f"{places} | {power:.2g} | {found[0].seeds} | {decision.answer}"
+    )
+
+
+def details(entry: Entry) -> str:
+    """An entry's comparisons at each place with intervals, and the settings that were chosen."""
+    rows = results.read(results.path(entry.name, RESULTS))
+    return "\n\n".join(
+        f"{entry.name}: {question}\n\n{_about(entry, question, rows)}\n\n{_table(decisions)}"
+        for question, decisions in decisions_of(entry)
+    )
 
 
 def decisions_of(entry: Entry) -> Iterator[tuple[str, list[Decision]]]:
@@ -39,25 +65,15 @@ def decisions_of(entry: Entry) -> Iterator[tuple[str, list[Decision]]]:
                 yield question, found
 
 
-def summary(decisions: dict[str, list[Decision]]) -> str:
-    """The answers of all comparisons, in a sentence for each question."""
-    parts = []
-    for question, found in decisions.items():
-        said = (f"{_claim(one)}: {one.answer}" for one in found)
-        parts.append(f"{question}: {'; '.join(said)}")
-    return ". ".join(parts)
-
-
 def _claim(decision: Decision) -> str:
     one = decision.comparison
     metric = one.metric.replace("_", " ")
     if one.quantifier == "close":
         return f"{one.first} no worse than {one.second} by {one.margin:g} in {metric}"
-    where = {"every": "everywhere", "most": "mostly", "mean": "on average"}[one.quantifier]
-    where = f" {where}" if len(decision.found) > 1 or one.quantifier == "mean" else ""
-    return (
-        f"{one.first} has a {one.says} {metric} than {one.second} after {one.round} rounds{where}"
-    )
+    where = {"every": ", everywhere", "most": ", mostly", "mean": ", on average"}[one.quantifier]
+    if len(decision.found) == 1 and one.quantifier != "mean":
+        where = ""
+    return f"{one.first} {one.says} than {one.second}: {metric}, round {one.round}{where}"
 
 
 def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
@@ -155,23 +171,3 @@ def _table(decisions: list[Decision]) -> str:
                 f"{said} |"
             )
     return "\n".join(lines)
-
-
-def found_now(entry: Entry) -> str:
-    """The least and the largest difference of each comparison that was run; else what was found."""
-    parts = []
-    for question, decisions in decisions_of(entry):
-        for one in decisions:
-            if one.comparison.quantifier != "close":
-                ends = " to ".join(
-                    dict.fromkeys(
-                        f"{end(each.mean for each in one.found):+.3g}" for end in (min, max)
-                    )
-                )
-                about = one.comparison
-                parts.append(
-                    f"{question}, {about.metric.replace('_', ' ')} after {about.round} rounds, "
-                    f"{about.first} minus {about.second}: {ends}"
-                )
-    found = [one.found for one in entry.answers.values()]
-    return "; ".join(parts or dict.fromkeys(found))

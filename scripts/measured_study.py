@@ -17,7 +17,6 @@ from fedpriv.papers.study.methods import RECORD, USER
 from fedpriv.papers.study.orders import check_orders
 from fedpriv.papers.study.table import (
     COLUMNS,
-    REFERENCES,
     ReferenceComparison,
     StudyRow,
     baselines,
@@ -58,9 +57,10 @@ def page(measured: Measured) -> str:
     parts = []
     for data, rows in measured.items():
         for unit in (USER, RECORD):
-            parts += [f"### {data}: {unit}s", errors(rows, unit), sentences(rows, unit)]
-        parts += [f"### {data}: the papers' orders", reported(rows)]
-        parts += [f"### {data}: what else the noise keeps", costs(rows)]
+            parts += [f"### {data}: {unit}s", errors(rows, unit)]
+        parts.append(f"Without privacy: {without_privacy(rows)}.")
+    parts += ["### The papers' orders", reported(measured)]
+    parts += ["### What else the noise keeps", costs(measured)]
     return "\n\n".join(parts)
 
 
@@ -71,32 +71,28 @@ def errors(rows: Sequence[StudyRow], unit: str) -> str:
         epsilon: {one.row.method: one for one in compare_with_reference(rows, unit, epsilon)}
         for epsilon in known
     }
-    lines = [
-        "| method | paper | its unit | "
-        f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
-        "| --- " * (3 + len(known)) + "|",
-    ]
     least = {
         epsilon: min(one.row.mean for one in found.values())
         for epsilon, found in by_epsilon.items()
         if found
     }
-    for first in by_epsilon[known[-1]].values():
-        shown = (
-            _cell(by_epsilon[epsilon].get(first.row.method), least.get(epsilon))
-            for epsilon in known
-        )
-        lines.append(
-            f"| {first.row.method} | {first.row.paper} | {first.row.protects} | "
-            f"{' | '.join(shown)} |"
-        )
-    for free in baselines(rows):
-        cell = f"{100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
-        lines.append(
-            f"| {free.method} | {free.paper} | none, not private | "
-            f"{' | '.join([cell] * len(known))} |"
-        )
+    lines = _head("method", *(f"epsilon {epsilon:g}" for epsilon in known))
+    for method in by_epsilon[known[-1]]:
+        shown = (_cell(by_epsilon[epsilon].get(method), least.get(epsilon)) for epsilon in known)
+        lines.append(f"| {method} | {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def without_privacy(rows: Sequence[StudyRow]) -> str:
+    """The errors of methods without noise."""
+    return ", ".join(
+        f"{free.method} {100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
+        for free in baselines(rows)
+    )
+
+
+def _head(*names: str) -> list[str]:
+    return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
 
 
 def _cell(one: ReferenceComparison | None, least: float | None) -> str:
@@ -110,63 +106,33 @@ def _cell(one: ReferenceComparison | None, least: float | None) -> str:
     return text if one.verdict == "not resolved" else f"{text} {one.verdict}"
 
 
-def sentences(rows: Sequence[StudyRow], unit: str) -> str:
-    """At each epsilon, which methods differ significantly from the reference."""
-    return "\n".join(_sentence(rows, unit, epsilon) for epsilon in epsilons(rows))
-
-
-def _sentence(rows: Sequence[StudyRow], unit: str, epsilon: float) -> str:
-    found = [
-        one
-        for one in compare_with_reference(rows, unit, epsilon)
-        if one.row.method != REFERENCES[unit]
-    ]
-    parts = []
-    for verdict in ("better", "worse", "not resolved"):
-        names = [f"{one.row.method}{_p(one)}" for one in found if one.verdict == verdict]
-        parts.append(f"{verdict}: {', '.join(names) or 'none'}")
-    return f"- epsilon {epsilon:g}, beside {REFERENCES[unit]}: {'; '.join(parts)}."
-
-
-def _p(one: ReferenceComparison) -> str:
-    """Rounded up, so that the text never overstates a difference."""
-    if math.isnan(one.p):
-        return " (no test)"
-    return " (p < 0.001)" if one.p < 0.001 else f" (p = {math.ceil(1000 * one.p) / 1000:.3g})"
-
-
-def reported(rows: Sequence[StudyRow]) -> str:
+def reported(measured: Measured) -> str:
     """The orders that papers report: mean errors of both methods in per cent, and the verdict."""
-    known = epsilons(rows)
-    lines = [
-        "| paper | unit | is said to err less | than | "
-        f"{' | '.join(f'epsilon {epsilon:g}' for epsilon in known)} |",
-        "| --- " * (4 + len(known)) + "|",
-    ]
-    texts: dict[tuple[str, ...], list[str]] = {}
-    for one in check_orders(rows):
-        errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
-        texts.setdefault((one.paper, one.unit, one.first, one.second), []).append(
-            f"{errors}: {one.verdict}"
-        )
-    lines += [f"| {' | '.join((*order, *text))} |" for order, text in texts.items()]
+    known = epsilons(next(iter(measured.values())))
+    lines = _head("data", "unit", "errs less, a paper says", *(f"epsilon {one:g}" for one in known))
+    for data, rows in measured.items():
+        texts: dict[tuple[str, ...], list[str]] = {}
+        for one in check_orders(rows):
+            errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
+            order = data, one.unit, f"{one.first} than {one.second}"
+            texts.setdefault(order, []).append(f"{errors}: {one.verdict}")
+        lines += [f"| {' | '.join((*order, *text))} |" for order, text in texts.items()]
     return "\n".join(lines)
 
 
-def costs(rows: Sequence[StudyRow]) -> str:
-    """At the middle epsilon: the server's epsilon, and the paper's claim."""
-    known = epsilons(rows)
+def costs(measured: Measured) -> str:
+    """At the middle epsilon: the server's epsilon, the paper's claim and the records that train."""
+    known = epsilons(next(iter(measured.values())))
     shown = known[len(known) // 2]
-    head = (
-        "| method | unit | certified, released model | certified, server | claimed | records | "
-        f"settings at {shown:g} |"
-    )
-    lines = [head, "| --- " * 7 + "|"]
-    for r in rows:
-        if r.epsilon == shown:
-            numbers = f"{r.certified:.3g} | {_epsilon(r.server)} | {_epsilon(r.claimed)}"
-            settings = r.settings.replace("algo.", "")
-            lines.append(f"| {r.method} | {r.unit} | {numbers} | {r.records} | `{settings}` |")
+    kinds = ("certified, server", "claimed", "records")
+    lines = _head("method", "unit", *(f"{data}: {kind}" for data in measured for kind in kinds))
+    cells: dict[tuple[str, str], list[str]] = {}
+    for rows in measured.values():
+        for r in rows:
+            if r.epsilon == shown:
+                found = [_epsilon(r.server), _epsilon(r.claimed), str(r.records)]
+                cells.setdefault((r.method, r.unit), []).extend(found)
+    lines += [f"| {' | '.join((*about, *row))} |" for about, row in cells.items()]
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
     from fedpriv.testing import experiment
     from fedpriv.testing.tamper import tamper
-    print(tamper(experiment("aggregation=secagg"), trials=5).markdown())
+    rich.print(tamper(experiment("aggregation=secagg"), trials=5).table())
 
 Each trial (`fault_trials`) has one fault in one letter of one phase. The outcome is:
 
@@ -129,31 +129,18 @@ class Outcomes:
         self.examples.setdefault((row, way, outcome), reason)
 
     def table(self) -> Table:
-        """The table for a terminal."""
+        """The outcomes of every row, by way of tampering."""
         table = Table("message", *TAMPERINGS, title=self.title)
-        for cells in self._cells("[bold red]{}[/]"):
-            table.add_row(*cells)
+        for row in self.rows:
+            table.add_row(_row_title(row), *(self._cell(row, way) for way in TAMPERINGS))
         return table
 
-    def markdown(self) -> str:
-        """The table for a page."""
-        lines = [["message", *TAMPERINGS], ["---"] * (1 + len(TAMPERINGS)), *self._cells("**{}**")]
-        table = [f"| {' | '.join(cells)} |" for cells in lines]
-        return "\n".join([f"### {self.title}", "", *table, ""])
-
-    def _cells(self, bad: str) -> list[list[str]]:
-        """The cells of every row. bad: format of outcomes that may not occur."""
-        return [
-            [_row_title(row), *(self._cell(row, way, bad) for way in TAMPERINGS)]
-            for row in self.rows
-        ]
-
-    def _cell(self, row: Row, way: str, bad: str) -> str:
+    def _cell(self, row: Row, way: str) -> str:
         counts = self.counts.get((row, way), Counter())
         parts = []
         for outcome, count in sorted(counts.items()):
             part = f"{outcome} {count}" if len(counts) > 1 else outcome
-            parts.append(bad.format(part) if outcome in BAD else part)
+            parts.append(f"[bold red]{part}[/]" if outcome in BAD else part)
         return ", ".join(parts) or "-"
 
 
