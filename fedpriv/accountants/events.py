@@ -37,10 +37,19 @@ SILO = "silo"
 OBSERVERS = (RELEASED_MODEL, SERVER, SILO)
 """Observers: anyone who gets the model, the server, and a curious silo."""
 
-DECLARED, CHECKED, ENFORCED = STATUSES = ("declared", "checked", "enforced")
-"""Evidence for an event, the weakest first. Declared: only the method states it. Checked: in
-addition, `fedpriv.testing` has measured the method's class. Enforced: the framework bounds the
-contributions and draws the noise."""
+ENFORCED = "enforced"
+"""Status of an epsilon that rests on code of this package alone."""
+
+
+def status_of(authors: Iterable[str]) -> str:
+    """The status of an epsilon that rests on the word of these classes.
+
+    >>> status_of(()), status_of(("Mine",))
+    ('enforced', 'declared by Mine')
+    """
+    names = ", ".join(dict.fromkeys(authors))
+    return f"declared by {names}" if names else ENFORCED
+
 
 Composition = Sequence[tuple["DpEvent", int]]
 """Events, each with the number of times it happened."""
@@ -66,7 +75,8 @@ class Event:
     assumptions: what `certified` rests on, or which assumption fails.
     group_size: largest number of records of one unit, over all scopes. Above 1, `certified` and
         `claimed` describe one record, and the accountant answers for the whole group.
-    status: evidence for `certified`, one of `STATUSES`. A query sets it, not the algorithm.
+    authors: names of classes of other packages whose word `certified` is; empty: this package
+        bounds, noises and derives.
     group: the unit's group, if groups have epsilons of their own; "": the event concerns all units.
     one_noise: whether the events of different scopes may be one release, such as a sum over silos,
         in which one noise hides the records of all scopes.
@@ -82,7 +92,7 @@ class Event:
     scope: str = ""
     assumptions: tuple[str, ...] = ()
     group_size: int = 1
-    status: str = ENFORCED
+    authors: tuple[str, ...] = ()
     group: str = ""
     one_noise: bool = False
     together: DpEvent | None = None
@@ -93,8 +103,6 @@ class Event:
         return f"{self.unit} ({self.group})" if self.group else self.unit
 
     def __post_init__(self) -> None:
-        if self.status not in STATUSES:
-            raise ValueError(f"status {self.status!r} is none of {', '.join(STATUSES)}")
         if self.adjacency not in (ADD_REMOVE, REPLACE):
             raise ValueError(
                 f"adjacency {self.adjacency!r} is neither {ADD_REMOVE!r} nor {REPLACE!r}"

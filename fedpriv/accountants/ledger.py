@@ -10,19 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import (
-    DECLARED,
-    ENFORCED,
-    RELEASED_MODEL,
-    STATUSES,
-    Composition,
-    Event,
-)
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, Composition, Event, status_of
 from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError
-from fedpriv.util.authorship import is_built_in
+from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -47,8 +40,7 @@ class EpsilonRow:
     certified: a proven upper bound; inf if there is none.
     claimed: epsilon by the paper's formula; None if the paper claims nothing for this observer.
     assumptions: what `certified` rests on, or which assumption fails.
-    status: the weakest status of the events (`STATUSES`); that of an accountant from elsewhere is
-        "declared".
+    status: "enforced", or "declared by" the classes of other packages whose word it is.
     group: the group of users whose epsilon it is; "": of every user.
     """
 
@@ -163,9 +155,8 @@ class Ledger:
             claimed = max(numbers) if len(numbers) == len(claims) else None
             events = [event for counts in parts for event, _ in counts]
             why = tuple(dict.fromkeys(text for event in events for text in event.assumptions))
-            status = min((event.status for event in events), key=STATUSES.index)
-            if not is_built_in(type(self.accountant)):
-                status = DECLARED  # that the value is a bound is its author's word
+            authors = [name for event in events for name in event.authors]
+            status = status_of([*authors, *others(self.accountant)])
             about = round, observer, unit, adjacency
             rows += [
                 EpsilonRow(*about, method, epsilon, claimed, why, status, group)

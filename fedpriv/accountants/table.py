@@ -6,27 +6,20 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import CHECKED, DECLARED
+from fedpriv.accountants.events import ENFORCED
 from fedpriv.accountants.ledger import EpsilonRow
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-MARKS = {DECLARED: "*", CHECKED: "†"}
-MEANINGS = {
-    "*": "declared by its author, neither enforced nor checked",
-    "†": "declared by the method, which is checked",
-}
-
 
 def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
-    """A table of `rows` with `delta` in the title. Epsilons that are not enforced have a mark,
-    which the caption explains."""
+    """A table of `rows` with `delta` in the title. Epsilons that are not enforced have an asterisk,
+    and the caption says whose word they are."""
     from rich.table import Table
 
     rows = list(rows)
-    marked = dict.fromkeys(mark for row in rows if (mark := _mark(row)))
-    caption = "; ".join(f"{mark} {MEANINGS[mark]}" for mark in marked)
+    caption = "; ".join(dict.fromkeys(f"* {row.status}" for row in rows if _mark(row)))
     table = Table(title=f"epsilon at delta = {delta:g}", caption=caption or None)
     for header in ("rounds", "observer", "unit", "adjacency", "method", "certified", "claimed"):
         table.add_column(
@@ -43,7 +36,7 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
 
 def _mark(row: EpsilonRow) -> str:
     """The mark of an epsilon; empty if it is infinite or the framework enforces it."""
-    return "" if math.isinf(row.certified) else MARKS.get(row.status, "")
+    return "" if math.isinf(row.certified) or row.status == ENFORCED else "*"
 
 
 def _epsilon(value: float) -> str:

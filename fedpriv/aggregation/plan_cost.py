@@ -11,14 +11,14 @@ from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
-from fedpriv.util.authorship import all_built_in
+from fedpriv.util.installed import installed
 
 
 def rounds_alike(algo: Algorithm, mechanisms: Iterable[Mechanism]) -> bool:
     """Whether the queries of all rounds may have the same events: a method of the framework says
     so, and no message repeats earlier ones. The word of others is not taken: it is the base class's
     where they say nothing, and two rounds that are alike tell nothing of those between them."""
-    alike = all_built_in(algo) and algo.rounds_alike
+    alike = installed(algo) and algo.rounds_alike
     return alike and all(mechanism.mixing is None for mechanism in mechanisms)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
@@ -15,10 +14,9 @@ from fedpriv.certificates.derive import require_mixable
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.strategy import Strategy
-from fedpriv.rounds.conformance_record import has_passed
 from fedpriv.rounds.plan import Federation, Plan, QueryParameters
 from fedpriv.training.optimizers import LocalOptimizer
-from fedpriv.util.authorship import all_built_in, components
+from fedpriv.util.installed import others
 from fedpriv.util.streams import Streams
 
 MAX_ROUNDING = 1e-3
@@ -71,11 +69,6 @@ class Planner:
         start = first if self.algo.solves_epsilon else 0.0
         return plan_with(target.noise(self.algo, plan_with, start=start))
 
-    @cached_property
-    def has_passed(self) -> bool:
-        """Whether the method has passed the conformance checks with its current code."""
-        return has_passed(type(self.algo))
-
     def _checked(
         self,
         federation: Federation,
@@ -102,10 +95,7 @@ class Planner:
             complete(aggregation),
             self.streams,
             self.optimizer,
-            checked=all_built_in(aggregation, *mechanisms.values(), *components(self.algo))
-            and federation.own_distance
-            and self.has_passed,
-            own_observers=all_built_in(aggregation),
+            authors=others(aggregation),
         )
         self.algo.check(plan)
         if any(parameters.mechanism.mixing for parameters in query_parameters.values()):

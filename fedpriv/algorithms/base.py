@@ -222,7 +222,8 @@ class Algorithm(ABC):
             targets,
             round=round,
             claim=self.claim,
-            author=None if type(self).local_update is Algorithm.local_update else self,
+            author=self,
+            trains=type(self).local_update is not Algorithm.local_update,
             charged=charged,
         )
 

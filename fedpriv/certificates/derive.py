@@ -26,7 +26,7 @@ from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.user_groups import PUBLIC_GROUPS
-from fedpriv.util.authorship import all_built_in
+from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -59,6 +59,7 @@ def plan_queries(
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
     author: object = None,
+    trains: bool = True,
     charged: bool = True,
 ) -> tuple[Query, ...]:
     """The queries of a round, with the events of each observer.
@@ -66,8 +67,9 @@ def plan_queries(
     Users are sampled here, unless no observer may know the sample.
 
     claim: the event that the method's paper claims for an observed release; None: no claim.
-    author: the object that draws batches and computes contributions; None: the framework trains
-        users by the recipes of the requests.
+    author: the method; its word counts where it draws batches, computes contributions or noises.
+    trains: whether the author computes contributions; False: the framework trains users by the
+        recipes of the requests.
     charged: False leaves out events and samples.
     """
     requests = tuple(requests)
@@ -78,6 +80,13 @@ def plan_queries(
     for place, request in enumerate(requests):
         parameters = plan.query_parameters[request.name]
         n_summed = request.sum_of(plan)
+        trusted = request, request.noise, request.batches, parameters.mechanism
+        authors = (
+            *plan.authors,
+            *plan.federation.authors,
+            *others(*trusted, contributors, contributors.weighting, *contributors.groups),
+            *(others(author) if _rests_on_author(request, contributors, trains) else ()),
+        )
         query = Query(
             name=request.name,
             round=round,
@@ -88,22 +97,14 @@ def plan_queries(
             size=request.length(plan),
             mechanism=parameters.mechanism,
             encoding=parameters.encoding,
-            events=derive(request, plan, contributors, targets, round, claim) if charged else (),
+            events=derive(request, plan, contributors, targets, round, claim, authors)
+            if charged
+            else (),
             streams=plan.streams,
             user_rate=rate,
             enforced=request.noise.enforced,
-            checked=plan.checked,
             sensitivity=request.noise.sensitivity(n_summed),
             stateful=request.stateful or parameters.mechanism.mixing is not None,
-            derived=plan.own_observers
-            and plan.federation.own_distance
-            and all_built_in(
-                request,
-                author if _rests_on_author(request, contributors) else None,
-                contributors,
-                contributors.weighting,
-                parameters.mechanism,
-            ),
             recipe=request.recipe,
         )
         if charged and rate < 1 and not plan.hides_sample:
@@ -114,10 +115,12 @@ def plan_queries(
     return tuple(queries)
 
 
-def _rests_on_author(request: Request, contributors: Contributors) -> bool:
-    """Whether the certificate needs batches as declared, or contributions that are made of one
-    unit's records each. If silos are bounded, it holds for any function of a silo's records."""
-    return request.batches is not None or not isinstance(contributors, Silos)
+def _rests_on_author(request: Request, contributors: Contributors, trains: bool) -> bool:
+    """Whether the certificate needs the method's own noise, batches as it declares them, or
+    contributions that it makes of one unit's records each. If silos are bounded, it holds for any
+    function of a silo's records."""
+    of_units = request.batches is not None or not isinstance(contributors, Silos)
+    return not request.noise.enforced or (trains and of_units)
 
 
 def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Contributors) -> None:
@@ -204,11 +207,12 @@ def derive(
     targets: Iterable[Target],
     round: int,
     claim: Callable[[ObservedRelease], DpEvent | None],
+    authors: tuple[str, ...],
 ) -> tuple[Event, ...]:
-    """The events of one query."""
+    """The events of one query, which is the word of these authors."""
     observers = plan.threat_model.observers
     views = observed_releases(request, plan, contributors, targets, observers, round)
-    return _with_bounds(tuple(_event(view, claim(view)) for view in views), plan)
+    return _with_bounds(tuple(_event(view, claim(view), authors) for view in views), plan)
 
 
 def _with_bounds(events: tuple[Event, ...], plan: Plan) -> tuple[Event, ...]:
@@ -233,7 +237,7 @@ def _about(event: Event) -> tuple[str, ...]:
     return event.observer, event.unit, event.adjacency, event.group
 
 
-def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
+def _event(view: ObservedRelease, claimed: DpEvent | None, authors: tuple[str, ...]) -> Event:
     request = view.request
     plan = view.plan
     target = view.target
@@ -264,6 +268,7 @@ def _event(view: ObservedRelease, claimed: DpEvent | None) -> Event:
             *why,
         ),
         size,
+        authors,
         group=view.group.name if view.group else "",
         one_noise=size > 1 and view.silo is not None and request.noise.of_sums(view),
     )

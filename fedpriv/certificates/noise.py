@@ -296,7 +296,7 @@ class DpSgdNoise(Noise):
 @dataclass(frozen=True)
 class OwnNoise(SumNoise):
     """The method itself bounds and noises, as `SumNoise` would. The framework cannot verify that,
-    so the status of the certificate is "declared", or "checked" after `fedpriv.testing`.
+    so a method of another author has a certificate that it declares.
 
     per_sum: distance by which a unit moves the sum, in units of the bound.
     """

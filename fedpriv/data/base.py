@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.data.stability import READING, Stage
 from fedpriv.models.tasks import Task
-from fedpriv.util.authorship import is_built_in
+from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
@@ -171,7 +171,7 @@ class DataSet(ABC):
         """Whether the number of a user is public knowledge, so that settings may name users by it.
         It is not if it depends on who else is in the file. A class of somebody else whose records
         name their users has to say so."""
-        return not self.natural_users or is_built_in(type(self))
+        return not self.natural_users or installed(self)
 
     @property
     def read_without_noise(self) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ class DataSet(ABC):
         such lines is not private. The public data sets of fedpriv have none. A class of somebody
         else has to say so, or to state its `reading`."""
         cls = type(self)
-        if is_built_in(cls) or cls.reading is not DataSet.reading:
+        if installed(self) or cls.reading is not DataSet.reading:
             return ()
         return (
             f"{cls.__name__} does not say what it reads off the records without noise "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedpriv.models import Model
 from fedpriv.models.tasks import Task
-from fedpriv.util.authorship import is_built_in
+from fedpriv.util.installed import installed
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ConvexLoss:
 def convex_loss(model: Model, task: Task, outputs: int) -> ConvexLoss | None:
     """The loss of `model` on `task` if it is known to be convex, else None. It is known of the
     framework's own classes: those of others may inherit what no longer holds of them."""
-    known = is_built_in(type(model)) and is_built_in(type(task))
+    known = installed(model) and installed(task)
     curvature = task.curvature(outputs) if known else None
     if curvature is None or model.score_norm(1.0) is None:
         return None

@@ -37,8 +37,8 @@ class Federation:
     records_per_user: largest number of training records of a user, over all silos; None: no bound.
     loss: proven convexity and smoothness of the loss; None: nothing is proven.
     stability: distance of neighbouring data sets after preprocessing, before the first event.
-    own_distance: whether classes of the framework state this distance. What another allocator, or
-        another method's choice of records, says of it is its author's word.
+    authors: names of classes of other packages whose word this distance is: an allocator, or a
+        method that chooses its records.
     """
 
     n_users: int
@@ -49,7 +49,7 @@ class Federation:
     records_per_user: int | None = None
     loss: ConvexLoss | None = None
     stability: Stability = NO_STAGES
-    own_distance: bool = True
+    authors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,7 @@ class Plan:
     threat_model: observers, and the assumptions of their certificates.
     streams: random streams of the run.
     optimizer: optimiser of local training.
-    checked: whether the algorithm's class, with its current source, has passed `fedpriv.testing`.
-        It has passed with components of the framework, so another author's are never checked.
-    own_observers: whether the threat model is one of the framework's. What another aggregation
-        shows its observers is its author's word.
+    authors: names of classes of other packages whose word the threat model is.
     """
 
     federation: Federation
@@ -152,8 +149,7 @@ class Plan:
     threat_model: ThreatModel
     streams: Streams
     optimizer: LocalOptimizer = Sgd()
-    checked: bool = False
-    own_observers: bool = True
+    authors: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> QueryParameters:

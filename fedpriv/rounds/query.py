@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import CHECKED, DECLARED, Event
+from fedpriv.accountants.events import Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.post import Post, Serial
@@ -72,8 +72,6 @@ class Query:
     user_rate: probability that a user is sampled.
     enforced: whether the framework bounds contributions and adds the noise share. False: local
         training does both, and the algorithm only declares `events`.
-    checked: whether the algorithm's class has passed `fedpriv.testing`. With `enforced` it decides
-        the status of the events.
     sensitivity: sensitivity of the sum that the noise is sized for, in units of the bound.
     stateful: whether silos store something between rounds; they then learn which silos are in the
         sum.
@@ -84,9 +82,6 @@ class Query:
     n_units: number of contributors: users, silos or records.
     n_most: largest number of silos in the sum if surplus noise can be removed; None: exactly
         `n_summed`.
-    derived: whether the events rest on the framework's own classes alone. What an author's noise,
-        weighting, mechanism or batches say is the author's word, and so is that a contribution is
-        made of its own unit's records where the author computes it.
     recipe: how each user trains; None: the algorithm computes the contributions by itself.
     """
 
@@ -103,8 +98,6 @@ class Query:
     sampled: np.ndarray | None = None
     user_rate: float = 1.0
     enforced: bool = True
-    checked: bool = False
-    derived: bool = True
     sensitivity: float = 1.0
     stateful: bool = False
     repeats: int = 0
@@ -118,13 +111,6 @@ class Query:
         if self.n_most is not None and not self.enforced:
             raise ValueError(
                 f"query {self.name}: noise of local training cannot be removed from a sum"
-            )
-        # In `__post_init__`, so that `replace()` cannot relabel a query: an event that is not
-        # enforced never has the status of one that is.
-        if not (self.enforced and self.derived):
-            status = CHECKED if self.checked else DECLARED
-            object.__setattr__(
-                self, "events", tuple(replace(event, status=status) for event in self.events)
             )
 
     @property

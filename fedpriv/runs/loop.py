@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.accountants.events import DECLARED, RELEASED_MODEL
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.certificates.derive import ROUNDED_ALIKE
@@ -161,7 +161,7 @@ def _is_private(
     experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow], devices: list[str]
 ) -> bool:
     """Whether the released model has a certificate: system randomness, bounded contributions,
-    a finite epsilon that rests on more than the author's word, no invented users if it speaks of
+    a finite epsilon that is enforced, no invented users if it speaks of
     users, and nothing in the model that was read off the records without noise. On a GPU no epsilon
     that takes equal rounding for granted: there it was seen to fail.
 
@@ -174,7 +174,7 @@ def _is_private(
     on_gpu = beyond_processors(devices)
     finite = any(
         math.isfinite(row.certified)
-        and row.status != DECLARED
+        and row.status == ENFORCED
         and not (on_gpu and ROUNDED_ALIKE in row.assumptions)
         for row in released
     )

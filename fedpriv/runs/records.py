@@ -26,7 +26,7 @@ from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.util.authorship import all_built_in
+from fedpriv.util.installed import installed
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import source_commit
 from fedpriv.util.stopwatch import Stopwatch
@@ -347,7 +347,7 @@ def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:
 def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     """The label of everything that a run writes."""
     # Later rounds of somebody else's method may lack what the first one has.
-    last = 1 if all_built_in(experiment.algo) else max(1, experiment.options.rounds)
+    last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
     rounds = [prepared.queries(number) for number in range(1, last + 1)]
     own = type(experiment.algo).evaluated is not Algorithm.evaluated
     return run_labels(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fedpriv.errors import FedprivError
-from fedpriv.rounds.code_digest import code_digest
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import GROUPS, Experiment
-from fedpriv.util.authorship import is_built_in
 
 RESUMED = {
     "records": "records (data)",
@@ -34,7 +31,8 @@ class RunIdentity:
     allocation: of each training record's owner, silo, and whether it trains.
     effective: of the plan: noise after calibration, encodings, and the events of the first round,
         which depend on real batch sizes and sampling.
-    code: of fedpriv's source, and of the source of components from elsewhere.
+    code: of the source of this package, and of the top-level packages and modules of components
+        from elsewhere.
     """
 
     source: str
@@ -66,32 +64,27 @@ def digest_plan(exp: Experiment, plan: Plan) -> str:
 
 def digest_code(exp: Experiment) -> str:
     """The digest of `RunIdentity.code`."""
-    own = [_package_digest()]
-    for name in sorted(GROUPS):
-        cls = type(getattr(exp, name))
-        if not is_built_in(cls):
-            own.append(f"{cls.__qualname__} {code_digest(cls)}")
-    return _digest(" ".join(own))
+    classes = [type(getattr(exp, name)) for name in GROUPS]
+    packages = {cls.__module__.partition(".")[0] for cls in classes} | {"fedpriv"}
+    return _digest(" ".join(source_digest(name) for name in sorted(packages)))
 
 
 @cache
-def _package_digest() -> str:
-    found = hashlib.sha256()
-    for path, entry in sorted(_sources(files("fedpriv"), "")):
-        text = entry.read_bytes()
-        found.update(f"{path} {len(text)} ".encode() + text)
+def source_digest(name: str) -> str:
+    """The digest of the source of a loaded top-level package or module; what was typed at a prompt
+    has none."""
+    module = sys.modules[name]
+    source: dict[str, Path] = {}
+    if getattr(module, "__file__", None):
+        source[""] = Path(str(module.__file__))
+    for folder in getattr(module, "__path__", ()):
+        paths = (path for path in Path(folder).rglob("*") if path.suffix in CODE)
+        source |= {str(path.relative_to(folder)): path for path in paths}
+    found = hashlib.sha256(name.encode())
+    for place, path in sorted(source.items()):
+        text = path.read_bytes()
+        found.update(f"{place} {len(text)} ".encode() + text)
     return found.hexdigest()
-
-
-def _sources(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
-    found = []
-    for entry in folder.iterdir():
-        place = f"{path}/{entry.name}"
-        if entry.is_dir():
-            found += _sources(entry, place)
-        elif entry.name.endswith(CODE):
-            found.append((place, entry))
-    return found
 
 
 def _digest(text: str) -> str:

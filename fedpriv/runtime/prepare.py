@@ -30,7 +30,7 @@ from fedpriv.runtime.identity import RunIdentity, digest_code, digest_plan
 from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
-from fedpriv.util.authorship import all_built_in, components, is_built_in
+from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
     from torch import nn
@@ -220,7 +220,9 @@ def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]
     given = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
     require_kept(given, corpus.train, exp.data, exp.allocator.invents_users)
     allocation = _chosen(exp.algo, given, exp.data)
-    alike = allocation.stability == given.stability or _chooses_as_known(exp.algo)
+    authors = () if given.stability == UNSTATED else others(exp.allocator)
+    if allocation.stability != given.stability:
+        authors += others(exp.algo)
     sizes = tuple(int(count) for count in allocation.silo_sizes())
     bound = allocation.records_per_user
     federation = replace(
@@ -228,7 +230,7 @@ def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]
         silo_records=sizes,
         records_per_user=bound,
         stability=allocation.stability,
-        own_distance=alike and (given.stability == UNSTATED or all_built_in(exp.allocator)),
+        authors=authors,
     )
     return allocation, federation
 
@@ -247,13 +249,6 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
     if grown and stated:
         return chosen
     return replace(chosen, stability=before.then(UNSTATED_CHOICE))
-
-
-def _chooses_as_known(algo: Algorithm) -> bool:
-    """Whether the framework's own code chooses the training records, and states how stable that
-    is."""
-    choices = (getattr(type(part), "training_records", None) for part in (algo, *components(algo)))
-    return all(one is None or is_built_in(one) for one in choices)
 
 
 def _specs(

@@ -42,7 +42,7 @@ from fedpriv.settings.typed_values import typed, unknown_key
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer
-from fedpriv.util.authorship import all_built_in
+from fedpriv.util.installed import others
 from fedpriv.util.streams import Streams
 
 
@@ -202,7 +202,7 @@ class Experiment:
             records_per_draw=self.data.records_per_draw,
             loss=convex_loss(self.model, self.data.task, self.data.outputs),
             stability=stability,
-            own_distance=stability == UNSTATED or all_built_in(self.allocator),
+            authors=() if stability == UNSTATED else others(self.allocator),
         )
 
     @property

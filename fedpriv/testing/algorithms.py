@@ -28,12 +28,10 @@ import math
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.rounds.conformance_record import cached, note_passed
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.allocators import check_stability
@@ -77,21 +75,17 @@ class ConformanceReport:
         return "\n".join([*lines, f"all rules hold; {result}"])
 
 
-def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -> ConformanceReport:
+def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
     """Check `algo` against all rules, with eight users in three silos.
 
     words: overrides of the command.
-    record: True notes in the user's cache, and a path notes in that file, that the class has passed
-        with its present source. Epsilons of queries that are not enforced are then "checked" and no
-        longer "declared".
 
-    Raises ConformanceError with the broken rule, or if a record is wanted and something could not
-    be measured, and FedprivError for a configuration that no command accepts.
+    Raises ConformanceError with the broken rule, and FedprivError for a configuration that no
+    command accepts.
     """
     exp = experiment(*SMALL, *words, algo=algo)
     checked = []
     declared = []
-    measured = set()
     for rule in _rules():
         rule(exp)
         checked.append(rule.__name__.strip("_"))
@@ -104,12 +98,7 @@ def check_algorithm(algo: Algorithm, *words: str, record: bool | Path = False) -
         elif math.isfinite(multiplier):
             check_noise(exp, declaration, multiplier, noise)
             checked.append(str(declaration))
-            measured.add(declaration.query.name)
     check_independence(noise)
-    if record:
-        missing = [*declared, *sorted(set(public_plan(exp).query_parameters) - measured)]
-        demand(not missing, f"not recorded: unmeasured {', '.join(missing)}")
-        note_passed(type(algo), cached() if record is True else Path(record))
     return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
 
 

@@ -13,15 +13,7 @@ import pytest
 from rich.console import Console
 
 from fedpriv.accountants.combined import RdpAndPld
-from fedpriv.accountants.events import (
-    ADD_REMOVE,
-    CHECKED,
-    DECLARED,
-    ENFORCED,
-    REPLACE,
-    STATUSES,
-    Event,
-)
+from fedpriv.accountants.events import ADD_REMOVE, ENFORCED, REPLACE, Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
 from fedpriv.accountants.pld import Pld
@@ -225,35 +217,31 @@ def test_table_shows_blank_and_infinity():
     assert second == ["100", "released model", "record", REPLACE, "pld", "9.9973", ""]
 
 
-def test_a_row_is_as_weak_as_the_weakest_of_its_events():
+def test_a_row_names_all_whose_word_it_is():
     ledger, seen = Ledger(Rdp()), []
-    for status in reversed(STATUSES):
-        ledger.record([replace(SERVER, status=status)])
+    for authors in ((), ("Mine",), ("Mine", "Yours"), ()):
+        ledger.record([replace(SERVER, authors=authors)])
         seen.append(row(ledger).status)
-    ledger.record([SERVER])
-    assert [*seen, row(ledger).status] == [ENFORCED, CHECKED, DECLARED, DECLARED]
-    with pytest.raises(ValueError, match="none of declared, checked, enforced"):
-        replace(SERVER, status="certain")
+    assert seen == [ENFORCED, "declared by Mine", *["declared by Mine, Yours"] * 2]
 
 
 def test_the_table_marks_what_is_not_enforced():
-    def shown(*statuses):
-        rows = [
-            EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", 2.0, None, status=status)
-            for status in statuses
-        ]
+    rows = [
+        EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", epsilon, None, status=status)
+        for status in ("declared by Mine", ENFORCED)
+        for epsilon in (2.0, math.inf)
+    ]
+
+    def shown(*rows):
         console = Console(file=io.StringIO(), width=80)
-        console.print(epsilon_table([*rows, replace(rows[0], certified=math.inf)], 1e-5))
+        console.print(epsilon_table(rows, 1e-5))
         return console.file.getvalue()
 
-    assert [cell for cell in shown(*STATUSES).split() if cell.startswith("2.0")] == [
-        "2.0000*",
-        "2.0000†",
-        "2.0000",
+    assert [cell for cell in shown(*rows).split() if cell[0] in "2∞"] == [
+        *("2.0000*", "∞", "2.0000", "∞")
     ]
-    assert "∞ " in shown(DECLARED)
-    assert "declared by its author, neither enforced nor checked" in shown(DECLARED)
-    assert "declared" not in shown(ENFORCED)
+    assert "* declared by Mine" in shown(*rows)
+    assert "declared" not in shown(*rows[1:])
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_every_observer_is_certified_what_it_cannot_subtract(small):
         < math.inf
     )
     # The batches are drawn by a class outside of fedpriv.
-    assert {row.status for row in rows.values()} == {"declared"}
+    assert {row.status for row in rows.values()} == {"declared by RecordSgd"}
     assert any("does not collude with the server" in text for text in rows["server"].assumptions)
     assert result.aborted is None
 

@@ -25,6 +25,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.plan import Observer
+from fedpriv.rounds.user_groups import UserGroup
 from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
@@ -110,29 +111,39 @@ class Rare(Poisson):
         return PoissonSampledDpEvent(1e-6, release)
 
 
+class OwnGroup(UserGroup):
+    """Says itself when it takes part."""
+
+
+GAUSSIAN = Gaussian(1.0, 5.0)
+
+
 class Anybody:
     """What draws batches, outside of the framework."""
 
 
 @pytest.mark.parametrize(
-    ("request_", "contributors", "mechanism", "drawing"),
+    ("author", "request_", "contributors", "mechanism", "drawing"),
     [
-        (Request(Quiet()), Users(), Gaussian(1.0, 5.0), None),
-        (Request(SumNoise()), Near(), Gaussian(1.0, 5.0), None),
-        (Request(SumNoise()), Users(Even()), Gaussian(1.0, 5.0), None),
-        (Request(SumNoise()), Users(), Loud(1.0, 5.0), None),
-        (Request(SumNoise(), batches=Rare()), RecordVectors(), Gaussian(1.0, 5.0), None),
-        (Request(SumNoise(), batches=Poisson()), RecordVectors(), Gaussian(1.0, 5.0), Anybody()),
+        ("Quiet", Request(Quiet()), Users(), GAUSSIAN, None),
+        ("Near", Request(SumNoise()), Near(), GAUSSIAN, None),
+        ("Even", Request(SumNoise()), Users(Even()), GAUSSIAN, None),
+        ("OwnGroup", Request(SumNoise()), Users(grouped=(OwnGroup("all", 1, 1),)), GAUSSIAN, None),
+        ("Loud", Request(SumNoise()), Users(), Loud(1.0, 5.0), None),
+        ("Rare", Request(SumNoise(), batches=Rare()), RecordVectors(), GAUSSIAN, None),
+        ("Anybody", Request(SumNoise(), batches=Poisson()), RecordVectors(), GAUSSIAN, Anybody()),
     ],
 )
-def test_what_rests_on_an_authors_word_is_declared(request_, contributors, mechanism, drawing):
+def test_what_rests_on_an_authors_word_is_declared(
+    author, request_, contributors, mechanism, drawing
+):
     made = plan(mechanism=mechanism)
     target = Target("record" if contributors.one_silo else "user", ADD_REMOVE)
     [query] = plan_queries(
         [request_], made, contributors, [target], round=1, claim=claimed, author=drawing
     )
     assert query.enforced  # the framework bounds and noises all the same
-    assert {event.status for event in query.events} == {"declared"}
+    assert {event.authors for event in query.events} == {(author,)}
 
 
 def test_a_class_beside_a_method_cannot_write_its_events():
@@ -339,19 +350,19 @@ class OwnBatchSize(MinibatchSgd):
 
 
 @pytest.mark.parametrize(
-    ("cls", "words", "status"),
+    ("cls", "words", "authors"),
     [
-        (UldpSgd, (), "enforced"),
-        (StillSeparate, (), "enforced"),
-        (MixedBlocks, (), "declared"),
-        (RateOfAll, (), "declared"),
-        (Remembers, (), "declared"),
-        (OwnOptimizer, (), "declared"),
-        (MinibatchSgd, ("aggregation=shuffle",), "enforced"),
-        (OwnBatchSize, ("aggregation=shuffle",), "declared"),
+        (UldpSgd, (), ()),
+        (StillSeparate, (), ()),
+        (MixedBlocks, (), ("MixedBlocks",)),
+        (RateOfAll, (), ("RateOfAll",)),
+        (Remembers, (), ("Remembers",)),
+        (OwnOptimizer, (), ("Momentum",)),
+        (MinibatchSgd, ("aggregation=shuffle",), ()),
+        (OwnBatchSize, ("aggregation=shuffle",), ("OwnBatchSize",)),
     ],
 )
-def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, status):
+def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, authors):
     name = "algo=minibatch_sgd" if issubclass(cls, MinibatchSgd) else "algo=uldp_sgd"
     given = ("algo.calibration=given", "algo.noise_multiplier=1") if words else ()
     plain = experiment(name, "preset.n_users=8", *given)
@@ -360,7 +371,7 @@ def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, s
     _, _, federation = allocate(exp)
     [query] = exp.algo.queries(1, exp.planner.plan(federation))
     assert query.enforced  # bounded and noised all the same
-    assert {event.status for event in query.events} == {status}
+    assert {event.authors for event in query.events} == {authors}
 
 
 @pytest.mark.parametrize("contributors", [Silos(), RecordVectors()])
@@ -391,11 +402,11 @@ class OwnChoice(UldpSgd):
         return replace(allocation, stability=allocation.stability.then(OWN_USERS))
 
 
-@pytest.mark.parametrize("who", ["allocator", "method"])
-def test_an_authors_word_for_the_distance_of_neighbours_is_declared(who, tmp_path):
+@pytest.mark.parametrize("author", ["ByRank", "OwnChoice"])
+def test_an_authors_word_for_the_distance_of_neighbours_is_declared(author, tmp_path):
     words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
     exp = experiment(*words, "preset.n_silos=2")
-    if who == "allocator":
+    if author == "ByRank":
         exp = replace(exp, allocator=ByRank(8, 2))
     else:
         values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
@@ -405,7 +416,7 @@ def test_an_authors_word_for_the_distance_of_neighbours_is_declared(who, tmp_pat
     assert status["epsilon"] is not None
     assert not status["dp_valid"]
     rows = EpsilonForecast.of(exp).rows_at([1])
-    assert {row.status for row in rows} == {"declared"}
+    assert {row.status for row in rows} == {f"declared by {author}"}
 
 
 @dataclass(frozen=True)

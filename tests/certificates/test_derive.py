@@ -250,23 +250,19 @@ def test_assumptions_of_all_who_have_some_are_in_every_event():
     assert all(e.assumptions[0] == "integer noise, exactly sampled" for e in system.values())
 
 
+class Author:
+    """A method of another package."""
+
+
 @pytest.mark.parametrize(
-    ("noise", "statuses"),
-    [
-        (SumNoise(), ("enforced", "enforced")),
-        (NoNoise(), ("enforced", "enforced")),
-        (OwnNoise(), ("declared", "checked")),
-    ],
+    ("noise", "authors"), [(SumNoise(), ()), (NoNoise(), ()), (OwnNoise(), ("Author",))]
 )
-def test_the_status_says_who_bounds_and_noises(noise, statuses):
-    for checked, status in zip((False, True), statuses):
-        made = replace(plan(), checked=checked)
-        [query] = queries(made, Request(noise), Users(), USER)
-        assert {event.status for event in query.events} == {status}
-        later = replace(query, enforced=False)
-        assert {event.status for event in later.events} <= {"declared", "checked"}
-        again = replace(later, enforced=True)  # a label is not raised by a copy
-        assert {event.status for event in again.events} <= {"declared", "checked"}
+def test_an_event_names_the_author_who_noises(noise, authors):
+    requests = [Request(noise)]
+    [query] = plan_queries(
+        requests, plan(), Users(), [USER], round=4, claim=claimed, author=Author(), trains=False
+    )
+    assert {event.authors for event in query.events} == {authors}
 
 
 def test_a_query_takes_the_numbers_of_its_channel():

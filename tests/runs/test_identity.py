@@ -101,7 +101,7 @@ def test_runs_of_other_code_are_other_rows(root, tmp_path, monkeypatch):
     same = trained(tmp_path / "1", root, "seed=1")
     [row] = Report.of(find_runs([tmp_path / "0", same])).summaries
     assert row.n == 2
-    monkeypatch.setattr(identity, "_package_digest", lambda: "edited")
+    monkeypatch.setattr(identity, "source_digest", lambda name: "edited")
     other = trained(tmp_path / "2", root, "seed=2")
     report = Report.of(find_runs([tmp_path / "0", same, other]))
     assert sorted(one.n for one in report.summaries) == [1, 2]

@@ -2,7 +2,6 @@
 held to the rules."""
 
 import importlib
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fedpriv.cli import main
-from fedpriv.testing import ConformanceError, check_algorithm, experiment, noise_checks
+from fedpriv.runtime.identity import digest_code, source_digest
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 
 METHOD = '''
 """Signs of the silos' mean changes, clipped by user: a method of its own."""
@@ -252,50 +252,27 @@ def test_a_method_that_promises_too_much_fails(outside, name, why):
         check_algorithm(getattr(outside[1], name)())
 
 
-def test_what_an_outside_method_says_of_its_own_noise_is_declared_until_it_has_been_checked(
-    outside, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("cls", "status"), [("Mine", "enforced"), ("Itself", "declared by Itself")]
+)
+def test_an_outside_method_declares_what_the_framework_does_not_enforce(
+    cls, status, outside, tmp_path, monkeypatch
 ):
-    """And again as soon as its source changes."""
-    monkeypatch.setattr(noise_checks, "SEEDS", 10)
-    folder, method, _ = outside
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["fedpriv"])
-
-    def status(name, cls="Itself"):
-        words = [
-            "data=rings",
-            "algo=mine",
-            f"algo._target_=outside.method.{cls}",
-            "rounds=1",
-            f"hydra.run.dir={name}",
-        ]
-        main(["--config-dir", str(folder / "conf"), *words])
-        return set(pd.read_csv(Path(name) / "epsilon.csv")["status"])
-
-    assert status("enforced", "Mine") == {"enforced"}
-    assert status("new") == {"declared"}
-    check_algorithm(method.Itself())
-    assert status("unrecorded") == {"declared"}
-    check_algorithm(method.Itself(), record=True)
-    assert status("recorded") == {"checked"}
-    assert status("other", "HundredTimes") == {"declared"}
-    for text, expected in (("# a comment", "checked"), ("CHANGED = True", "declared")):
-        with open(folder / "outside" / "method.py", "a") as source:
-            source.write(f"\n{text}\n")
-        assert status(text[-4:].strip()) == {expected}
+    words = ["data=rings", "algo=mine", f"algo._target_=outside.method.{cls}", "rounds=1"]
+    main(["--config-dir", str(outside[0] / "conf"), *words, "hydra.run.dir=run"])
+    assert set(pd.read_csv(Path("run") / "epsilon.csv")["status"]) == {status}
 
 
-def test_a_method_that_fails_or_was_not_measured_is_not_recorded(outside, tmp_path, monkeypatch):
-    monkeypatch.setattr(noise_checks, "SEEDS", 10)
-    record = tmp_path / "conformance_records.json"
-    with pytest.raises(ConformanceError, match="from the file to the noise"):
-        check_algorithm(outside[1].HundredTimes(), record=record)
-    with pytest.raises(ConformanceError, match="not recorded: unmeasured update"):
-        check_algorithm(outside[1].Itself(), "mechanism=none", record=record)
-    assert not record.exists()
-    check_algorithm(outside[1].Itself(), record=record)
-    assert list(json.loads(record.read_text())) == ["outside.method.Itself"]
+def test_the_identity_of_a_run_follows_the_source_of_its_authors_package(outside):
+    exp = experiment(algo=outside[1].Mine())
+    before = digest_code(exp)
+    assert before == digest_code(exp) != digest_code(experiment("algo=uldp_avg"))
+    with open(outside[0] / "outside" / "method.py", "a") as source:
+        source.write("\n# edited\n")
+    source_digest.cache_clear()
+    assert digest_code(exp) != before
 
 
 def test_a_model_that_is_wrong_about_its_size_is_refused(outside):

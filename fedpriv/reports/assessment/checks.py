@@ -81,7 +81,7 @@ def _not_private(facts: Facts) -> str:
         return "the noise comes from a seed"
     if row is None or row["certified"] == "inf":
         return "nothing is certified"
-    if row["status"] not in ("enforced", "checked"):
+    if row["status"] != "enforced":
         return f"the certificate is {row['status'] or 'of unknown status'}"
     if facts["users"]["from"] == "invented" and row["unit"] == "user":
         return "the certificate speaks of invented users"

@@ -249,7 +249,7 @@ def _risks(values: Facts) -> Html:
             "probability delta.)",
         ),
         limits(runs),
-        facts((status, words.STATUSES.get(status, "")) for status in statuses),
+        facts((status, words.STATUSES.get(status, words.DECLARED)) for status in statuses),
         tag("h3", "Attacks that were tried"),
         *_audits(values),
         tag("h3", "What no number on this page covers"),

@@ -59,9 +59,8 @@ ORIGINS: Mapping[str, str] = {
 
 STATUSES: Mapping[str, str] = {
     "enforced": "fedpriv itself bounds every contribution and adds the noise",
-    "checked": "the method bounds and adds noise itself, and fedpriv's checks have measured it",
-    "declared": "the method says that it bounds and adds noise; nobody has measured it",
 }
+DECLARED = "code from outside of fedpriv says so; fedpriv does not enforce it"
 
 AGGREGATIONS: Mapping[str, str] = {
     "Plain": "The server receives every organisation's noised update in the clear and adds them.",
