@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
-from fedpriv.models.tasks import BinaryClassification
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.select import select_trainers
 from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
+from fedpriv.training.trainers.compiled.losses import known_loss
 from fedpriv.training.trainers.compiled.trainer import compiled
 from fedpriv.training.trainers.device.trainer import device_trainer
 
@@ -90,8 +90,9 @@ def _made_up(problem: LocalProblem, users: int, device: torch.device) -> Trainin
     x = torch.randn((rows, *problem.shape), generator=generator)
     if not problem.dtype.is_floating_point:
         x = torch.zeros((rows, *problem.shape), dtype=problem.dtype)
-    labels = torch.float32 if isinstance(problem.task, BinaryClassification) else torch.int64
-    y = torch.zeros(rows, dtype=labels)
+    loss = known_loss(problem.task)
+    assert loss is not None  # else nothing is compared
+    y = torch.zeros((rows, *loss.label), dtype=loss.dtype)
     positions = np.arange(users)
     data = SiloData(x.to(device), y.to(device), positions, RECORDS * np.arange(users + 1))
     keys = positions.astype(np.uint64)

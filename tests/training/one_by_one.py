@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
+from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Training
@@ -73,7 +74,11 @@ def silo(counts, shape, task, seed=0):
     rng = np.random.default_rng(seed)
     n, starts = int(np.sum(counts)), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     x = torch.from_numpy(rng.standard_normal((n, *shape)).astype(np.float32))
-    if isinstance(task, CoxRegression):
+    if isinstance(task, Regression):
+        y = rng.standard_normal(n).astype(np.float32)
+    elif isinstance(task, ExponentialSurvival):
+        y = np.stack([rng.random(n) < 0.7, rng.random(n)], axis=1).astype(np.float32)
+    elif isinstance(task, CoxRegression):
         y = np.stack([rng.random(n) < 0.7, rng.integers(1, 30, n)], axis=1).astype(np.float32)
     elif isinstance(task, BinaryClassification):
         y = (rng.random(n) < 0.5).astype(np.float32)

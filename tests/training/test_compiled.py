@@ -11,7 +11,8 @@ from one_by_one import PROBLEMS, STREAMS, as_array, assert_same, cnn, mlp, one_b
 from test_layers import FEATURES, IMAGES
 from torch import nn
 
-from fedpriv.models.tasks import BinaryClassification, Classification
+from fedpriv.models.regression import ExponentialSurvival, Regression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.random_words import name_of, random_words, row_counters
@@ -45,6 +46,9 @@ NETWORKS = {
     "linear-binary": PROBLEMS["linear-binary"],
     "mlp-binary": (lambda: mlp(outputs=1), (6,), BinaryClassification()),
     "wide": (wide, (19,), Classification()),
+    "mlp-regression": (lambda: mlp(outputs=1), (6,), Regression()),
+    "mlp-survival": (lambda: mlp(outputs=1), (6,), ExponentialSurvival()),
+    "mlp-cox": (lambda: mlp(outputs=1), (6,), CoxRegression()),
 }
 
 
@@ -72,7 +76,7 @@ def test_every_recipe_equals_one_by_one(name, recipe, corrected):
     correction = torch.linspace(-0.05, 0.1, len(theta)) if corrected else None
     got = trained(model, theta, data, task, recipe, correction=correction, execution=COMPILED)
     assert_same(got, one_by_one(model, theta, data, task, recipe, correction), theta, rows=150)
-    assert float(got.norm(dim=1).min()) > 1e-3
+    assert float(got.norm(dim=1).min()) > 1e-3 or isinstance(task, CoxRegression)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +198,13 @@ def test_orders_sort_the_branches_of_a_key(key, n):
     np.testing.assert_array_equal(order, want.argsort(kind="stable"))
 
 
+@pytest.mark.parametrize("task", [Classification(), CoxRegression()], ids=["classes", "cox"])
 @pytest.mark.parametrize("size", [4, None])
-def test_a_users_bits_are_its_own(size, monkeypatch):
+def test_a_users_bits_are_its_own(size, task, monkeypatch):
     """Whoever else trains, in whichever blocks, on any number of threads."""
     torch.manual_seed(3)
-    model, task, recipe = mlp(p=0.5), Classification(), Recipe(3, size, 0.1)
+    model = mlp(p=0.5, outputs=3 if task == Classification() else 1)
+    recipe = Recipe(3, size, 0.1)
     theta, data = flatten(model), silo(COUNTS, (6,), task)
     full = trained(model, theta, data, task, recipe, execution=COMPILED)
     for positions in ([7, 0, 4, 1], [2], [8]):

@@ -1,29 +1,138 @@
-"""Closed forms of the losses' gradients against autograd."""
+"""Gradients of the losses against autograd: closed forms, and those of C++."""
 
+from dataclasses import dataclass, replace
+
+import numpy as np
 import pytest
 import torch
+from one_by_one import mlp, silo, trained
+from torch import nn
 
+from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
+from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.losses import compiled_loss
+from fedpriv.training.trainers.compiled.network import compiled_network
+from fedpriv.training.vectors import flatten
+
+ROWS = 6
+TIMES = torch.tensor([3.0, 1.0, 3.0, 2.0, 2.0, 0.5])  # two pairs of equal times
+EVENTS = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0])
+SURVIVAL = torch.stack([EVENTS, TIMES], dim=-1)
+LOSSES = [
+    (Classification(), torch.tensor([0, 3, 1, 1, 2, 0]), 4),
+    (BinaryClassification(), EVENTS, 1),
+    (Regression(), TIMES, 1),
+    (ExponentialSurvival(), SURVIVAL, 1),
+    (CoxRegression(), SURVIVAL, 1),
+    (CoxRegression(), SURVIVAL * torch.tensor([0.0, 1.0]), 1),  # no event
+]
+compiled = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 
 
 @pytest.mark.parametrize("scale", [1.0, 50.0])
 @pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "batched"])
-def test_gradient(lead, scale):
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_closed_form(task, y, outputs, lead, scale):
     torch.manual_seed(0)
-    weight = torch.rand(*lead, 6) * (torch.arange(6) < 4)
-    times = torch.stack([torch.rand(*lead, 6).round(), torch.rand(*lead, 6)], dim=-1)
-    for task, y, c in [
-        (Classification(), torch.randint(0, 4, (*lead, 6)), 4),
-        (BinaryClassification(), torch.rand(*lead, 6).round(), 1),
-        (CoxRegression(), times, 1),
-    ]:
-        outputs = (scale * torch.randn(*lead, 6, c)).requires_grad_()
-        task.loss(outputs, y, weight).sum().backward()
-        got = task.gradient(outputs.detach(), y, weight)
-        torch.testing.assert_close(got, outputs.grad, rtol=1e-4, atol=1e-6)
-        assert not got[..., 4:, :].any()  # padding
-        with torch.inference_mode():
-            buffer = outputs.detach().clone()
-            torch.testing.assert_close(
-                task.gradient(buffer, y, weight), outputs.grad, rtol=1e-4, atol=1e-6
-            )
+    weight = torch.rand(*lead, ROWS) * (torch.arange(ROWS) < 4)
+    y = y.expand(*lead, *y.shape)
+    z = (scale * torch.randn(*lead, ROWS, outputs)).requires_grad_()
+    task.loss(z, y, weight).sum().backward()
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            got = task.gradient(z.detach().clone(), y, weight)
+            torch.testing.assert_close(got, z.grad, rtol=1e-4, atol=1e-6)
+    assert not got[..., 4:, :].any()  # padding
+
+
+@compiled
+@pytest.mark.parametrize("scale", [1.0, 64.0, 4096.0])
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_compiled_training(task, y, outputs, scale):
+    """One step of a layer whose weights are the outputs of one record each."""
+    torch.manual_seed(0)
+    model = nn.Linear(ROWS, outputs, bias=False)
+    theta = (16 * torch.randn(outputs * ROWS)).round() / 16
+    data = replace(silo([ROWS], (ROWS,), task), x=scale * torch.eye(ROWS), y=y)
+    weights = theta.double().view(outputs, ROWS).requires_grad_()
+    task.loss(scale * weights.mT, y, torch.full((ROWS,), 1 / ROWS)).backward()
+    got = trained(model, theta, data, task, Recipe(1, None, 1.0), execution=Execution("compiled"))
+    torch.testing.assert_close(
+        -got[0].double(), weights.grad.flatten(), rtol=1e-6, atol=1e-6 * scale
+    )
+
+
+@compiled
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_compiled_sums_of_clipped_gradients(task, y, outputs, scale):
+    torch.manual_seed(0)
+    model = mlp(outputs=outputs)
+    theta, x, gradients = flatten(model), scale * torch.randn(ROWS, 6), []
+    for i in range(ROWS):
+        model.zero_grad()
+        task.loss(model(x[i : i + 1]), y[i : i + 1], torch.ones(1)).backward()
+        gradients.append(torch.cat([own.grad.flatten() for own in model.parameters()]).double())
+    norms = torch.stack(gradients).norm(dim=1)
+    clip = float(norms.median())
+    compute = clipped_sum(model, compiled_network(model, (6,)), (6,), task)
+    total, found = compute(theta, x, y, {}, clip)
+    torch.testing.assert_close(found, norms, rtol=1e-5, atol=1e-7)
+    want = sum(own * min(1, clip / max(float(own.norm()), 1e-30)) for own in gradients)
+    torch.testing.assert_close(total, want, rtol=1e-4, atol=1e-5 * clip)
+    for i in range(ROWS):  # alone a record has the bits that it has in company
+        assert compute(theta, x[i : i + 1], y[i : i + 1], {}, clip)[1] == found[i]
+
+
+@dataclass(frozen=True)
+class WithinOne(Regression):
+    """Another metric."""
+
+    def metrics(self, outputs, y):
+        return {
+            "within": float((np.abs(outputs[:, 0] - y) < 1).mean()),
+            **super().metrics(outputs, y),
+        }
+
+
+class Doubled(Regression):
+    """Another loss."""
+
+    def loss(self, outputs, y, weight):
+        return 2 * super().loss(outputs, y, weight)
+
+
+class Halved(Regression):
+    """Another gradient."""
+
+    def gradient(self, outputs, y, weight):
+        return super().gradient(outputs, y, weight) / 2
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "reason"),
+    [
+        (WithinOne(unit=3.0), 1, None),
+        (Doubled(), 1, "the loss of Doubled is not compiled"),
+        (Halved(), 1, "the loss of Halved is not compiled"),
+        (Regression(), 2, "the loss of Regression needs one output"),
+        (CoxRegression(), 2, "the loss of CoxRegression needs one output"),
+        (Classification(), 2, None),
+    ],
+    ids=str,
+)
+def test_a_task_is_known_by_the_methods_that_compute_its_loss(task, outputs, reason):
+    found = compiled_loss(task, outputs)
+    assert found == Unmapped(reason) if reason else not isinstance(found, Unmapped)
+
+
+@compiled
+def test_labels_of_another_shape_are_refused():
+    data = silo([ROWS], (6,), Regression())
+    model = mlp(outputs=1)
+    with pytest.raises(ValueError, match=r"y has the shape \(6,\), expected \(6, 2\)"):
+        trained(model, flatten(model), data, ExponentialSurvival(), Recipe(1, 2, 0.1))

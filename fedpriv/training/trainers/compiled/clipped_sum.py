@@ -19,13 +19,9 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.layers.compiled_specs import MASK, fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.losses import CompiledLoss, compiled_loss
 from fedpriv.training.trainers.compiled.network import CompiledNetwork
-from fedpriv.training.trainers.compiled.trainer import (
-    CACHE_LINE,
-    LOGISTIC,
-    LOSSES,
-    ProblemSpec,
-)
+from fedpriv.training.trainers.compiled.trainer import CACHE_LINE, ProblemSpec
 
 PIECE = 128
 """Records that are summed before their sum is added to the others'. Pieces do not depend on the
@@ -48,13 +44,15 @@ class RecordsSpec(ctypes.Structure):
 class ClippedSum:
     """Sums of clipped gradients of a network on records of `shape`."""
 
-    def __init__(self, network: CompiledNetwork, shape: tuple[int, ...], task: Task) -> None:
+    def __init__(
+        self, network: CompiledNetwork, shape: tuple[int, ...], loss: CompiledLoss
+    ) -> None:
         loaded = library()
         assert loaded is not None
         self.loaded = loaded
         self.network = network
         self.shape = shape
-        self.loss, self.labels = LOSSES[type(task)]
+        self.loss = loss
 
     def __call__(
         self, theta: Tensor, x: Tensor, y: Tensor, masks: Mapping[str, Tensor], clip: float
@@ -70,9 +68,9 @@ class ClippedSum:
         Raises IndexError as `CompiledNetwork.arrays` does, and ValueError for arrays of other
         shapes: C++ would read beside them.
         """
-        self._check(theta, x, y, masks)
+        self._check(theta, x, masks)
         start = np.ascontiguousarray(theta.numpy())
-        rows = [*self.network.arrays(x, y, self.labels)]
+        rows = [*self.network.arrays(x, y, self.loss)]
         rows += [_floats(masks[f"{name}.mask"]) for name in self.network.masks]
         problem = ProblemSpec(
             layers=ctypes.addressof(self.network.layers),
@@ -80,7 +78,7 @@ class ClippedSum:
             features=math.prod(self.shape),
             size=len(start),
             outputs=self.network.outputs,
-            loss=self.loss,
+            loss=self.loss.schema,
             epochs=1,
             batch=1,
             rows=1,
@@ -121,14 +119,12 @@ class ClippedSum:
                     sum_of_all += total
         return torch.from_numpy(sum_of_all), torch.from_numpy(norms)
 
-    def _check(self, theta: Tensor, x: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> None:
+    def _check(self, theta: Tensor, x: Tensor, masks: Mapping[str, Tensor]) -> None:
         n = len(x)
-        expected = [
+        for name, own, shape in (
             ("theta", theta, (self.network.size,)),
             ("x", x, (n, *self.shape)),
-            ("y", y, (n,)),
-        ]
-        for name, own, shape in expected:
+        ):
             if tuple(own.shape) != shape:
                 raise ValueError(f"{name} has the shape {tuple(own.shape)}, expected {shape}")
         for layer in self.network.layers:
@@ -148,8 +144,6 @@ def clipped_sum(
 ) -> ClippedSum | Unmapped:
     """The sums of `model`, whose layers are `network`, on records of `shape`, or why they are not
     compiled."""
-    if type(task) not in LOSSES:
-        return Unmapped(f"the loss of {type(task).__name__} is not compiled")
     if isinstance(network, Unmapped):
         return network
     first = next(model.parameters())  # a sum is asked for at parameters of one type
@@ -157,10 +151,11 @@ def clipped_sum(
         return Unmapped("it needs parameters of float32 on a processor")
     if network.draws:
         return Unmapped("it draws random numbers")
-    if LOSSES[type(task)][0] == LOGISTIC and network.outputs != 1:
-        return Unmapped("a logistic loss needs one output")
+    loss = compiled_loss(task, network.outputs)
+    if isinstance(loss, Unmapped):
+        return loss
     if library() is None:
         return Unmapped("it needs a C++ compiler")
     if network.size > MOST_PARAMETERS:
         return Unmapped(f"it has {network.size} parameters, more than {MOST_PARAMETERS}")
-    return ClippedSum(network, shape, task)
+    return ClippedSum(network, shape, loss)

@@ -33,6 +33,7 @@ from fedpriv.training.layers.parts import Sum
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.layers.windows import pair, tiles
 from fedpriv.training.random_words import name_of
+from fedpriv.training.trainers.compiled.losses import CompiledLoss, check_classes
 
 
 @dataclass(frozen=True)
@@ -54,24 +55,22 @@ class CompiledNetwork:
     draws: bool
     size: int
 
-    def arrays(
-        self, x: Tensor, y: Tensor, labels: type[np.generic]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Features (n, ...) float32 and labels (n,) of this type for C++.
+    def arrays(self, x: Tensor, y: Tensor, loss: CompiledLoss) -> tuple[np.ndarray, np.ndarray]:
+        """Features (n, ...) float32 and labels (n, ...) for C++.
 
-        Raises IndexError for a class or a word that the network does not have: C++ would write or
-        read beside its arrays.
+        Raises ValueError for labels of another shape than the loss has, and IndexError for a class
+        or a word that the network does not have: C++ would write or read beside its arrays.
         """
+        if tuple(y.shape) != (len(x), *loss.label):
+            raise ValueError(f"y has the shape {tuple(y.shape)}, expected {(len(x), *loss.label)}")
         features = np.ascontiguousarray(x.numpy())
-        own = np.ascontiguousarray(y.numpy()).astype(labels, copy=False)
+        own = y.contiguous().to(loss.dtype).numpy()
         words = self.words
         if words and len(x) and not 0 <= int(features.min()) <= int(features.max()) < words:
             found = f"words from {features.min()} to {features.max()}"
             raise IndexError(f"{found} for a network of {words}")
-        classes = issubclass(labels, np.integer) and len(y)
-        if classes and not 0 <= int(own.min()) <= int(own.max()) < self.outputs:
-            found = f"labels from {own.min()} to {own.max()}"
-            raise IndexError(f"{found} for a network of {self.outputs} outputs")
+        if loss.has_classes and len(own):
+            check_classes(own.min(), own.max(), self.outputs)
         return features.astype(np.float32, copy=False), own
 
 

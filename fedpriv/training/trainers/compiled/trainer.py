@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
-from fedpriv.models.tasks import BinaryClassification, Classification, Task
 from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.compiled_specs import DROPOUT, fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.losses import CompiledLoss, compiled_loss
 from fedpriv.training.trainers.compiled.network import (
     CompiledNetwork,
     compiled_network,
@@ -40,12 +40,6 @@ them. After long training the work done once a block finds the caches cold, so l
 BYTES_A_PRODUCT = 2**17
 """Bytes of a block's deltas for each multiply-add that one of their numbers takes; measured."""
 CACHE_LINE = 64
-CROSS_ENTROPY, LOGISTIC = range(2)
-LOSSES: dict[type[Task], tuple[int, type[np.generic]]] = {
-    Classification: (CROSS_ENTROPY, np.int64),
-    BinaryClassification: (LOGISTIC, np.float32),
-}
-"""The losses whose gradients are compiled, and the types of their labels."""
 
 
 class NamesSpec(ctypes.Structure):
@@ -138,19 +132,19 @@ class Compiled(BlockTrainer):
 
     name = "compiled"
 
-    def __init__(self, problem: LocalProblem, network: CompiledNetwork) -> None:
+    def __init__(self, problem: LocalProblem, network: CompiledNetwork, loss: CompiledLoss) -> None:
         loaded = library()
         assert loaded is not None
         self.problem = problem
         self.loaded = loaded
         self.network = network
         self.layers = network.layers
-        self.loss, self.labels = LOSSES[type(problem.task)]
+        self.loss = loss
         self.start = np.ascontiguousarray(problem.start.numpy())
         correction = problem.correction
         self.correction = None if correction is None else np.ascontiguousarray(correction.numpy())
         wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
-        self.rows = min(ROWS_AT_ONCE, wanted)
+        self.rows = None if loss.couples_records else min(ROWS_AT_ONCE, wanted)
         self.prepared: Prepared | None = None
 
     def joins(self, rows: int) -> bool:
@@ -210,16 +204,16 @@ class Compiled(BlockTrainer):
     def _addresses(self, data: SiloData, pooled: bool) -> Addresses:
         """Of the silo's records, checked; kept with the records, since they never change."""
         known: dict[Any, Addresses] = vars(data).setdefault("_compiled", {})
-        key = pooled, self.labels, self.network.outputs, self.network.words
+        key = pooled, self.loss, self.network.outputs, self.network.words
         if key not in known:
-            x, y = self.network.arrays(data.x, data.y, self.labels)
+            x, y = self.network.arrays(data.x, data.y, self.loss)
             starts = np.array([0, len(x)]) if pooled else data.starts
             known[key] = Addresses.of(x, y, np.ascontiguousarray(starts, dtype=np.int64))
         return known[key]
 
     def _prepare(self, users: TrainingUsers) -> Prepared:
         """Raises IndexError as `CompiledNetwork.arrays` does."""
-        x, y = self.network.arrays(users.data.x, users.data.y, self.labels)
+        x, y = self.network.arrays(users.data.x, users.data.y, self.loss)
         starts = np.ascontiguousarray(users.data.starts, dtype=np.int64)
         problem, workspace, names = self._problem_spec(users.size, int(users.counts[0]))
         everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
@@ -243,10 +237,10 @@ class Compiled(BlockTrainer):
             features=math.prod(self.problem.shape),
             size=len(self.start),
             outputs=self.network.outputs,
-            loss=self.loss,
+            loss=self.loss.schema,
             epochs=recipe.epochs,
             batch=size,
-            rows=min(self.rows, most),
+            rows=min(self.rows or most, most),
             most=most,
             lr=recipe.lr,
             proximal=recipe.proximal,
@@ -291,21 +285,18 @@ class Compiled(BlockTrainer):
 
 def compiled(problem: LocalProblem) -> Compiled | Unmapped:
     """The trainer of the problem, or why it does not support the problem or the machine."""
-    task = type(problem.task)
-    recipe = problem.recipe
-    if task not in LOSSES:
-        return Unmapped(f"the loss of {task.__name__} is not compiled")
-    if not recipe.optimizer.plain:
+    if not problem.recipe.optimizer.plain:
         return Unmapped("the optimiser is not plain SGD")
     if problem.start.device.type != "cpu":
         return Unmapped("it needs a processor")
     network = compiled_network(problem.model, problem.shape, problem.dtype)
     if isinstance(network, Unmapped):
         return network
-    if LOSSES[task][0] == LOGISTIC and network.outputs != 1:
-        return Unmapped("a logistic loss needs one output")
+    loss = compiled_loss(problem.task, network.outputs)
+    if isinstance(loss, Unmapped):
+        return loss
     if network.masks:
         return Unmapped("its masks of dropout are an input")
     if library() is None:
         return Unmapped("it needs a C++ compiler")
-    return Compiled(problem, network)
+    return Compiled(problem, network, loss)

@@ -20,8 +20,6 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
-from fedpriv.models.tasks import BinaryClassification, Classification
-from fedpriv.models.tasks import Task as LossTask
 from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.random_words import as_tensor
@@ -32,17 +30,19 @@ from fedpriv.training.trainers.base import (
     TrainingUsers,
     memory_budget,
 )
+from fedpriv.training.trainers.compiled.losses import (
+    CROSS_ENTROPY,
+    LOGISTIC,
+    check_classes,
+    compiled_loss,
+    known_loss,
+)
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.device.network import DeviceNetwork, device_network
 from fedpriv.training.trainers.device.program import Program, cuda_program
 from fedpriv.training.trainers.device.task import Task
 from fedpriv.training.trainers.gpu.nvrtc import FAILURES, index_of, shared_memory
 
-LABELS: dict[type[LossTask], torch.dtype] = {
-    Classification: torch.int64,
-    BinaryClassification: torch.float32,
-}
-"""The losses whose gradients the kernel computes, and the types of their labels."""
 ROW_CLASSES = 4, 16
 """Users of few records need little shared memory, so that more of them train at once."""
 LEAST_TEAMS = 4
@@ -57,7 +57,9 @@ class Device(BlockTrainer):
         self.problem = problem
         self.network = network
         self.program = program
-        self.labels = LABELS[type(problem.task)]
+        loss = known_loss(problem.task)
+        assert loss is not None
+        self.loss = loss
 
     def joins(self, rows: int) -> bool:
         return True
@@ -100,12 +102,9 @@ class Device(BlockTrainer):
         """Raises IndexError for a class that the network does not have: the kernel would read
         beside its arrays."""
         y = data.y.contiguous()
-        if self.labels == torch.int64:
-            least, most = data.label_range
-            if not 0 <= least <= most < self.network.outputs:
-                labels = f"labels from {least} to {most}"
-                raise IndexError(f"{labels} for a network of {self.network.outputs} outputs")
-        return data.x.contiguous().to(torch.float32), y.to(self.labels)
+        if self.loss.has_classes:
+            check_classes(*data.label_range, self.network.outputs)
+        return data.x.contiguous().to(torch.float32), y.to(self.loss.dtype)
 
     def _launch(
         self, table: np.ndarray, size: int, records: tuple[Tensor, ...]
@@ -270,9 +269,6 @@ def device_trainer(problem: LocalProblem) -> Device | Unmapped:
 def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unmapped:
     """The kernel's part for the problem's network, or why there is none. shared: bytes of a block's
     shared memory."""
-    task = type(problem.task)
-    if task not in LABELS:
-        return Unmapped(f"the loss of {task.__name__} is not in the kernel")
     if not problem.recipe.optimizer.plain:
         return Unmapped("the optimiser is not plain SGD")
     if problem.dtype != torch.float32:
@@ -280,8 +276,11 @@ def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unm
     network = compiled_network(problem.model, problem.shape, problem.dtype)
     if isinstance(network, Unmapped):
         return network
-    logistic = task is BinaryClassification
-    if logistic and network.outputs != 1:
-        return Unmapped("a logistic loss needs one output")
+    loss = compiled_loss(problem.task, network.outputs)
+    if isinstance(loss, Unmapped):
+        return loss
+    if loss.schema not in (CROSS_ENTROPY, LOGISTIC):
+        return Unmapped(f"the loss of {type(problem.task).__name__} is not in the kernel")
+    logistic = loss.schema == LOGISTIC
     features = math.prod(problem.shape)
     return device_network(network, features, logistic=logistic, shared_memory=shared)

@@ -21,7 +21,7 @@ enum LayerSchema : int64_t {
   TANH, SIGMOID, SILU, GELU_ERF, GELU_TANH, BLUR, POOL, KEEP, RECALL, ADD_SLOT,
   SEQUENCE, LAST_STEP, MEAN_OF_STEPS, LSTM, GRU, EMBEDDING, POSITIONS, ATTENTION, MASK
 };
-enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC };
+enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC, SQUARED, SURVIVAL, COX };
 
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
 // GroupNorm affine, a Dropout of probability 1/2, a Pool one of means; the coins of a Mask in a row. number: the
@@ -154,11 +154,13 @@ class Chain {
   float* x;
 };
 
-// use(loss) of the problem, for labels (n,).
-template <class Use>
-void with_loss(const Problem& p, const void* labels, const Use& use) {
-  if (p.loss == LOGISTIC)
-    use(Logistic(labels));
-  else
-    use(CrossEntropy(labels, p.outputs));
+// The loss of the problem, for labels (n,) or (n, 2).
+inline std::unique_ptr<Loss> loss_of(const Problem& p, const void* labels) {
+  switch (p.loss) {
+    case LOGISTIC: return std::make_unique<OneOutput<logistic>>(labels);
+    case SQUARED: return std::make_unique<OneOutput<squared>>(labels);
+    case SURVIVAL: return std::make_unique<OneOutput<survival, 2>>(labels);
+    case COX: return std::make_unique<Cox>(labels);
+    default: return std::make_unique<CrossEntropy>(labels, p.outputs);
+  }
 }

@@ -13,9 +13,8 @@ int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes(); }
 void train(const Problem* p, const Users* u, char* memory) {
   const DenormalsAreZero here;
   Trainer trainer(*p, memory);
-  with_loss(*p, u->y, [&](const Loss& loss) {
-    for (int64_t j; (j = (*u->next)++) < u->k;) trainer.train(*u, j, loss);
-  });
+  const auto loss = loss_of(*p, u->y);
+  for (int64_t j; (j = (*u->next)++) < u->k;) trainer.train(*u, j, *loss);
 }
 
 // Bytes of memory that `sum_clipped` needs.
@@ -25,7 +24,7 @@ int64_t workspace_of_sum(const Problem* p) { return ClippedSum(*p, nullptr).byte
 void sum_clipped(const Problem* p, const Records* r, char* memory) {
   const DenormalsAreZero here;
   ClippedSum sum(*p, memory);
-  with_loss(*p, r->y, [&](const Loss& loss) { sum.add(*r, loss); });
+  sum.add(*r, *loss_of(*p, r->y));
 }
 
 // What tests compare with numpy's.

@@ -1,0 +1,77 @@
+"""The losses whose gradients are compiled.
+
+A task has one of them if it computes its loss and gradient by the methods of a class below. It may
+add or change anything else, such as its metrics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from fedpriv.models.regression import ExponentialSurvival, Regression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, Task
+from fedpriv.training.layers.mapping import Unmapped
+
+CROSS_ENTROPY, LOGISTIC, SQUARED, SURVIVAL, COX = range(5)
+
+
+class CompiledLoss(NamedTuple):
+    """A loss.
+
+    schema: its number in layers.h.
+    dtype: of labels.
+    label: shape of a record's label.
+    """
+
+    schema: int
+    dtype: torch.dtype = torch.float32
+    label: tuple[int, ...] = ()
+
+    @property
+    def couples_records(self) -> bool:
+        """Whether it compares the records of a batch with each other."""
+        return self.schema == COX
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are numbers of outputs."""
+        return self.schema == CROSS_ENTROPY
+
+
+LOSSES: dict[type[Task], CompiledLoss] = {
+    Classification: CompiledLoss(CROSS_ENTROPY, torch.int64),
+    BinaryClassification: CompiledLoss(LOGISTIC),
+    Regression: CompiledLoss(SQUARED),
+    ExponentialSurvival: CompiledLoss(SURVIVAL, label=(2,)),
+    CoxRegression: CompiledLoss(COX, label=(2,)),
+}
+
+
+def known_loss(task: Task) -> CompiledLoss | None:
+    """The loss of a task, if it is one of them."""
+    own = type(task)
+    found = [
+        loss
+        for known, loss in LOSSES.items()
+        if own.loss is known.loss and own.gradient is known.gradient
+    ]
+    return found[0] if found else None
+
+
+def compiled_loss(task: Task, outputs: int) -> CompiledLoss | Unmapped:
+    """The loss of a task on a network of so many outputs, or why it is not compiled."""
+    loss = known_loss(task)
+    if loss is None:
+        return Unmapped(f"the loss of {type(task).__name__} is not compiled")
+    if not loss.has_classes and outputs != 1:
+        return Unmapped(f"the loss of {type(task).__name__} needs one output")
+    return loss
+
+
+def check_classes(least: int, most: int, outputs: int) -> None:
+    """Raises IndexError for labels from `least` to `most` that a network of so many outputs does
+    not have: compiled code would read and write beside its arrays."""
+    if not 0 <= least <= most < outputs:
+        raise IndexError(f"labels from {least} to {most} for a network of {outputs} outputs")
