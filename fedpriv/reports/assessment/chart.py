@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from fedpriv.reports.assessment.parts import Html, escape, join, tag
+from markupsafe import Markup
+
+from fedpriv.reports.templates import environment
 
 WIDTH, HEIGHT = 440.0, 270.0
 RIGHT, TOP, BOTTOM = 12.0, 12.0, 44.0
@@ -93,79 +96,56 @@ class Axis:
         return (value - low) / (high - low)
 
 
-def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Html:
+def chart(lines: Sequence[Line], *, x: str, y: str, title: str) -> Markup:
     """The chart with its legend below; empty without lines. Of more than `MOST_LINES` lines, the
     first ones are drawn, and the legend counts the others."""
-    shown = [line for line in lines[:MOST_LINES] if line.points]
+    shown = lines[:MOST_LINES]
     if not shown:
-        return Html("")
+        return Markup("")
     across = Axis.of_epsilons([point[0] for line in shown for point in line.points])
     up = Axis.of([point[1] for line in shown for point in line.points])
-    left = _left(up)
-    parts = [_grid(across, up, x, y, left)]
-    parts += [_line(number, line, across, up, left) for number, line in enumerate(shown)]
-    label = f"{title}: {y} against {x}"
-    picture = tag(
-        "svg", tag("title", label), *parts, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img"
+    digits = max(len(_number(tick)) for tick in up.ticks)
+    left = 1.4 * LETTER + digits * DIGIT * LETTER + 2 * GAP
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+
+    def at(epsilon: float) -> str:
+        return f"{left + across.share(epsilon) * (right - left):.1f}"
+
+    def height(value: float) -> str:
+        return f"{bottom - up.share(value) * (bottom - TOP):.1f}"
+
+    drawn = [
+        {
+            "name": line.name,
+            "look": f"line{number}",
+            "marker": MARKERS[number],
+            "places": places,
+            "marked": places[:: -max(1, len(places) // 8)],
+        }
+        for number, line in enumerate(shown)
+        for places in [[(at(epsilon), height(value)) for epsilon, value in line.points]]
+    ]
+    template = environment(Path(__file__).parent).get_template("chart.html.jinja")
+    return Markup(
+        template.render(
+            x=x,
+            y=y,
+            title=title,
+            across=[(at(tick), _number(tick)) for tick in across.ticks],
+            up=[(height(tick), _number(tick)) for tick in up.ticks],
+            lines=drawn,
+            more=len(lines) - len(shown),
+            left=left,
+            right=right,
+            top=TOP,
+            bottom=bottom,
+            gap=GAP,
+            letter=LETTER,
+            width=WIDTH,
+            height=HEIGHT,
+        )
     )
-    entries = [tag("li", _key(number), escape(line.name)) for number, line in enumerate(shown)]
-    if len(lines) > MOST_LINES:
-        entries.append(tag("li", f"and {len(lines) - MOST_LINES} more, in the table"))
-    legend = tag("ul", *entries, cls="legend") if len(entries) > 1 else Html("")
-    return tag("figure", picture, legend, tag("figcaption", title))
-
-
-def _left(up: Axis) -> float:
-    """Where the chart begins: right of the axis' name, and of the longest of its numbers."""
-    return 1.4 * LETTER + max(len(_number(tick)) for tick in up.ticks) * DIGIT * LETTER + 2 * GAP
 
 
 def _number(tick: float) -> str:
     return f"{round(tick, 10):g}"
-
-
-def _x(axis: Axis, value: float, left: float) -> float:
-    return left + axis.share(value) * (WIDTH - left - RIGHT)
-
-
-def _y(axis: Axis, value: float) -> float:
-    return HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM)
-
-
-def _grid(across: Axis, up: Axis, x: str, y: str, left: float) -> Html:
-    parts = []
-    for tick in across.ticks:
-        place = f"{_x(across, tick, left):.1f}"
-        ends = {"y1": f"{TOP:g}", "y2": f"{HEIGHT - BOTTOM:g}"}
-        parts.append(tag("line", x1=place, x2=place, **ends, cls="grid"))
-        below = {"y": f"{HEIGHT - BOTTOM + 16:g}", "text-anchor": "middle"}
-        parts.append(tag("text", _number(tick), x=place, **below))
-    for tick in up.ticks:
-        place = f"{_y(up, tick):.1f}"
-        ends = {"x1": f"{left:g}", "x2": f"{WIDTH - RIGHT:g}"}
-        parts.append(tag("line", y1=place, y2=place, **ends, cls="grid"))
-        beside = {"x": f"{left - GAP:g}", "text-anchor": "end", "dy": "4"}
-        parts.append(tag("text", _number(tick), y=place, **beside))
-    middle = f"{(left + WIDTH - RIGHT) / 2:g}"
-    parts.append(tag("text", x, x=middle, y=f"{HEIGHT - 6:g}", **{"text-anchor": "middle"}))
-    turned = f"translate({LETTER:g} {(TOP + HEIGHT - BOTTOM) / 2:g}) rotate(-90)"
-    parts.append(tag("text", y, transform=turned, **{"text-anchor": "middle"}))
-    return join(parts)
-
-
-def _line(number: int, line: Line, across: Axis, up: Axis, left: float) -> Html:
-    places = [(_x(across, epsilon, left), _y(up, value)) for epsilon, value in line.points]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    every = max(1, len(places) // 8)
-    marked = places[::-every] if len(places) > 1 else places
-    marks = [
-        tag("path", d=MARKERS[number], transform=f"translate({x:.1f} {y:.1f})") for x, y in marked
-    ]
-    return tag("g", tag("polyline", points=path), *marks, cls=f"line{number}")
-
-
-def _key(number: int) -> Html:
-    mark = tag("path", d=MARKERS[number], transform="translate(14 7)")
-    stroke = tag("polyline", points="1,7 27,7")
-    hidden = {"aria-hidden": "true"}
-    return tag("svg", stroke, mark, cls=f"line{number}", viewBox="0 0 28 14", **hidden)

@@ -161,7 +161,7 @@ def renderer_digest() -> str:
     found = hashlib.sha256()
     here = package_files(__package__).iterdir()
     for entry in sorted(here, key=lambda entry: entry.name):
-        if entry.name.endswith((".py", ".css")):
+        if entry.name.endswith((".py", ".css", ".jinja")):
             text = entry.read_bytes()
             found.update(f"{entry.name} {len(text)} ".encode() + text)
     return found.hexdigest()[:16]

@@ -11,6 +11,8 @@ import hashlib
 import io
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,24 @@ MODEL_BYTES = 2**36
 """Size limit of a file of which only the digest is taken."""
 LONGEST = 4000
 """Characters of a text that are shown."""
-CHUNK = 2**20
 
 Row = dict[str, str]
 
 
-def read_status(folder: Path) -> dict[str, Any]:
-    """status.json. Raises FedprivError if it cannot be read."""
-    path = folder / "status.json"
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Context in which a file is read. Raises FedprivError, in one line, if it cannot be."""
     try:
+        yield
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
+        told = error.strerror if isinstance(error, OSError) else text(error)
+        raise FedprivError(f"{path}: cannot be read ({told or type(error).__name__})") from error
+
+
+def read_json_file(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises FedprivError if it cannot be read."""
+    with readable(path):
         return read_json(path)
-    except (OSError, ValueError) as error:
-        raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -46,18 +54,18 @@ def read_settings(folder: Path) -> dict[str, Any]:
     path = folder / "config.yaml"
     if not path.exists():
         return {}
-    try:
+    with readable(path):
         values = read_plain_values(path)
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
     return values if isinstance(values, dict) else {}
 
 
 def read_overrides(folder: Path) -> list[str] | None:
     """The words of the run's command; None if they were not recorded, or cannot be read."""
+    path = folder / ".hydra" / "overrides.yaml"
     try:
-        words = read_plain_values(folder / ".hydra" / "overrides.yaml")
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        with readable(path):
+            words = read_plain_values(path)
+    except FedprivError:
         return None
     return [text(word) for word in words] if isinstance(words, list) else None
 
@@ -66,35 +74,20 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a table; empty without the file. Raises FedprivError if it cannot be read."""
     if not path.exists():
         return []
-    try:
+    with readable(path):
         content = read_bytes(path, TABLE_BYTES).decode()
         rows = list(csv.DictReader(io.StringIO(content), strict=True))
-    except (OSError, ValueError, csv.Error) as error:
-        raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
-    if any(None in row or None in row.values() for row in rows):
-        raise FedprivError(f"{path}: cannot be read (rows of different lengths)")
+        if any(None in row or None in row.values() for row in rows):
+            raise ValueError("rows of different lengths")
     return rows
-
-
-def read_json_file(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises FedprivError if it cannot be read."""
-    try:
-        return read_json(path)
-    except (OSError, ValueError) as error:
-        raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a regular file, hexadecimal. Raises FedprivError if it cannot be read."""
-    found = hashlib.sha256()
-    try:
+    with readable(path):
         require_regular(path, MODEL_BYTES)
         with open(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                found.update(chunk)
-    except (OSError, ValueError) as error:
-        raise FedprivError(f"{path}: cannot be read ({_reason(error)})") from error
-    return found.hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(value: Any) -> str:
@@ -129,9 +122,3 @@ def count(value: object) -> int | None:
     if found is None or math.isinf(found) or found < 0 or found != int(found):
         return None
     return int(found)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return text(error) or type(error).__name__

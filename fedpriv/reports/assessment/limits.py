@@ -5,53 +5,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedpriv.reports.assessment import plain_words as words
-from fedpriv.reports.assessment.parts import Html, number, table
 from fedpriv.reports.assessment.run_facts import Facts
 
 MOST_KEYS = 3
 """Keys in the name of a setting."""
+COLUMNS = (
+    *("observer", "unit", "neighbours", "certified epsilon", "claimed epsilon", "delta"),
+    *("sure at most", "basis"),
+)
 
 
-def limits(runs: Sequence[Facts]) -> Html:
-    """A row for each observer, unit and adjacency; runs with equal rows share one."""
-    columns = ["observer", "unit", "neighbours", "certified epsilon", "claimed epsilon", "delta"]
-    columns += ["sure at most", "basis"]
+def limits(runs: Sequence[Facts]) -> Facts:
+    """`columns` and `rows`: a row for each observer, unit and adjacency; runs with equal rows share
+    one."""
     found: dict[tuple[str, ...], list[str]] = {}
-    names = setting_names(runs)
-    for run, name in zip(runs, names):
+    for run, name in zip(runs, setting_names(runs)):
         for row in run["epsilons"]:
-            unit = f"{row['unit']}, group {row['group']}" if row["group"] else row["unit"]
-            neighbours = words.ADJACENCIES.get(row["adjacency"], row["adjacency"])
-            cells = [row["observer"], unit, neighbours]
-            cells += [number(row["certified"]), number(row["claimed"]), number(run["delta"])]
-            cells += [words.guess(row["certified"]), row["status"]]
+            cells = (
+                row["observer"],
+                f"{row['unit']}, group {row['group']}" if row["group"] else row["unit"],
+                words.ADJACENCIES.get(row["adjacency"], row["adjacency"]),
+                words.number(row["certified"]),
+                words.number(row["claimed"]),
+                words.number(run["delta"]),
+                words.guess(row["certified"]),
+                row["status"],
+            )
             found.setdefault((name, *cells), []).append(run["folder"])
-    rows = [list(cells) for cells in found]
-    if len(runs) > 1:
-        columns = ["run", "setting", *columns]
-        rows = [[", ".join(own), *cells] for cells, own in found.items()]
-    else:
-        rows = [row[1:] for row in rows]
-    return table(columns, rows, "After the last round; the smallest proven limit of each line.")
+    if len(runs) == 1:
+        return {"columns": COLUMNS, "rows": [cells for _, *cells in found]}
+    rows = [(", ".join(own), *cells) for cells, own in found.items()]
+    return {"columns": ("run", "setting", *COLUMNS), "rows": rows}
 
 
 def setting_names(runs: Sequence[Facts]) -> list[str]:
     """For each run its method, and the keys in which it differs from others of the method, the
     seed apart; the method alone if these are more than `MOST_KEYS`."""
-    by_method: dict[str, list[Facts]] = {}
+    methods = {run["method"] for run in runs}
+    differing = {one: _differing([run for run in runs if run["method"] == one]) for one in methods}
+    names = []
     for run in runs:
-        by_method.setdefault(run["method"], []).append(run)
-    keys = {method: _differing(members) for method, members in by_method.items()}
-    return [
-        ", ".join(
-            [
-                run["method"],
-                *(f"{key.rpartition('.')[2]}={run['settings'].get(key, '')}" for key in own),
-            ]
-        )
-        for run in runs
-        for own in [keys[run["method"]]]
-    ]
+        keys = differing[run["method"]]
+        settings = [f"{key.rpartition('.')[2]}={run['settings'].get(key, '')}" for key in keys]
+        names.append(", ".join([run["method"], *settings]))
+    return names
 
 
 def _differing(runs: Sequence[Facts]) -> list[str]:

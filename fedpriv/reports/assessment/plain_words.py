@@ -144,6 +144,25 @@ GLOSSARY: Mapping[str, str] = {
 }
 
 
+RECOMPUTED = ("settings", "settings_of_audits")
+DIGESTS: Mapping[str, str] = {
+    "settings": "settings (config.yaml, as values)",
+    "settings_of_audits": "settings that an audit must share",
+    "source": "data, as read from their files",
+    "records": "records, as loaded",
+    "allocation": "allocation: owner and silo of each record",
+    "effective": "plan: noise, encodings, events",
+    "code": "code of fedpriv and of own components",
+}
+
+
+def number(value: float | str | None) -> str:
+    """Four digits; "∞" for no limit, empty for nothing."""
+    if isinstance(value, int | float):
+        return f"{value:,.4g}"
+    return "∞" if value == "inf" else value or ""
+
+
 def gloss(assumption: str) -> str:
     """What a frequent assumption means; empty for others."""
     return next((text for begin, text in GLOSSES.items() if assumption.startswith(begin)), "")

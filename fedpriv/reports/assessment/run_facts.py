@@ -50,7 +50,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
 
     Raises FedprivError, naming the file, for files that cannot be read.
     """
-    status = files.read_status(folder)
+    status = files.read_json_file(folder / "status.json")
     settings = files.read_settings(folder)
     metrics = files.read_rows(folder / "metrics.csv")
     epsilon = files.read_rows(folder / "epsilon.csv")

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -27,6 +29,7 @@ from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.errors import ConfigError
 from fedpriv.util.untrusted_files import read_bytes
 
+Key = TypeVar("Key", Ed25519PrivateKey, Ed25519PublicKey)
 KEY_BYTES = 2**16
 """Size limit of a key's file."""
 CONTEXT = "fedpriv report/1"
@@ -39,30 +42,35 @@ SIGNATURE = "signature"
 
 def signing_key(path: Path) -> SigningKey:
     """The private key in a PEM or OpenSSH file. Raises ConfigError for `--sign`."""
+    loaders = (
+        partial(serialization.load_pem_private_key, password=None),
+        partial(serialization.load_ssh_private_key, password=None),
+    )
     allowed = "an Ed25519 private key in PEM, without a password"
-    content = _content("--sign", path, allowed)
-    for load in (serialization.load_pem_private_key, serialization.load_ssh_private_key):
-        try:
-            key = load(content, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            continue
-        if isinstance(key, Ed25519PrivateKey):
-            return SigningKey(key.private_bytes_raw())
-    raise ConfigError("--sign", path, allowed)
+    return SigningKey(_key("--sign", path, loaders, Ed25519PrivateKey, allowed).private_bytes_raw())
 
 
 def verification_key(path: Path) -> VerificationKey:
     """The public key in a PEM or OpenSSH file. Raises ConfigError for `--key`."""
-    allowed = "an Ed25519 public key in PEM"
-    content = _content("--key", path, allowed)
-    for load in (serialization.load_pem_public_key, serialization.load_ssh_public_key):
-        try:
-            key = load(content)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            continue
-        if isinstance(key, Ed25519PublicKey):
-            return VerificationKey(key.public_bytes_raw())
-    raise ConfigError("--key", path, allowed)
+    loaders = serialization.load_pem_public_key, serialization.load_ssh_public_key
+    key = _key("--key", path, loaders, Ed25519PublicKey, "an Ed25519 public key in PEM")
+    return VerificationKey(key.public_bytes_raw())
+
+
+def _key(
+    option: str,
+    path: Path,
+    loaders: Iterable[Callable[[bytes], object]],
+    cls: type[Key],
+    allowed: str,
+) -> Key:
+    """The key of class `cls` that the first fitting loader finds in a file."""
+    for load in loaders:
+        with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
+            key = load(read_bytes(path, KEY_BYTES))
+            if isinstance(key, cls):
+                return key
+    raise ConfigError(option, path, allowed)
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:
@@ -75,12 +83,8 @@ def sign_page(page: bytes, key: SigningKey) -> bytes:
     """The page with its signature as the last line."""
     raw = key.verification_key.raw
     signature = key.sign(_statement("page", raw, page))
-    return (
-        page
-        + (
-            f"<!-- fedpriv-report-signature/1 key={raw.hex()} signature={signature.hex()} -->\n"
-        ).encode()
-    )
+    trailer = f"<!-- fedpriv-report-signature/1 key={raw.hex()} signature={signature.hex()} -->\n"
+    return page + trailer.encode()
 
 
 def sign_values(values: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
@@ -110,10 +114,3 @@ def values_verify(values: Mapping[str, Any], key: bytes, signature: bytes) -> bo
 
 def _statement(kind: str, key: bytes, content: bytes) -> bytes:
     return digest(CONTEXT, kind, key, content)
-
-
-def _content(option: str, path: Path, allowed: str) -> bytes:
-    try:
-        return read_bytes(path, KEY_BYTES)
-    except (OSError, ValueError) as error:
-        raise ConfigError(option, path, allowed) from error

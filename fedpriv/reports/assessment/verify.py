@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from fedpriv.crypto.signatures import VerificationKey
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
@@ -26,7 +28,7 @@ from fedpriv.reports.assessment.contents import (
     run_name,
 )
 from fedpriv.reports.assessment.page import JSON_BEGINS, JSON_ENDS, page
-from fedpriv.reports.assessment.run_facts import DIGESTED
+from fedpriv.reports.assessment.run_facts import DIGESTED, reported_files
 from fedpriv.reports.assessment.signing import (
     SIGNATURE,
     canonical,
@@ -67,12 +69,14 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
     """
     if path.is_dir():
         raise FedprivError(f"{path}: is a folder; name the report in it, {path / 'report.html'}")
-    try:
+    with files.readable(path):
         content = read_bytes(path, RECORD_BYTES)
-    except (OSError, ValueError) as error:
-        raise FedprivError(f"{path}: cannot be read ({files.text(error)})") from error
     is_json = content.lstrip()[:1] == b"{"
-    found = _verified_json(content) if is_json else _verified_page(content)
+    try:
+        found = _verified_json(content) if is_json else _verified_page(content)
+        _use_fields(found.values)
+    except UNFIT as error:
+        raise AlteredError("altered, or its contents do not fit the schema") from error
     if found.key.low_order:
         raise AlteredError("its key has a low order: anybody can sign with it")
     if key is not None and key.raw != found.key.raw:
@@ -82,8 +86,6 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
 
 def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
     """What differs between a folder and the one that a report is about: a line for each file."""
-    from fedpriv.reports.assessment.run_facts import reported_files
-
     found = run_folders(folder)
     paths = {run_name(path, folder): path for path in found}
     if len(paths) < len(found):
@@ -119,6 +121,11 @@ def _changed_audits(values: Mapping[str, Any], folder: Path) -> list[str]:
     return lines
 
 
+UNFIT = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
+    TemplateError,
+)
+"""Errors that contents of a stranger may cause."""
 UNSIGNED = (
     "it was never signed, or the signature was cut off, so nobody can tell whether it was altered; "
     "fedpriv report FOLDER --sign KEY makes a signed one"
@@ -132,82 +139,42 @@ def _verified_page(content: bytes) -> Verified:
     key, signature = ending
     if not page_verifies(signed, key, signature):
         raise AlteredError("altered: the signature does not fit")
-    values = _contents_of(signed)
-    _require_named(values, key)
-    _require_fields(values)
-    same = values.get("renderer") == renderer_digest()
-    if same and _rendered(values) != signed:
+    inside = signed.decode().rpartition(JSON_BEGINS)[2].partition(JSON_ENDS)[0]
+    values = json.loads(html.unescape(inside))
+    if values["schema"] != SCHEMA:
+        raise AlteredError("it carries no contents of the schema that this version knows")
+    if values["signer"]["key"] != key.hex():
+        raise AlteredError("signed with another key than the page names")
+    same = values["renderer"] == renderer_digest()
+    if same and (values["alarms"] != alarms(values["runs"]) or page(values) != signed):
         raise AlteredError("the page shows something else than its contents, and was signed so")
     return Verified(values, VerificationKey(key), rendered=same)
 
 
 def _verified_json(content: bytes) -> Verified:
-    try:
-        values = json.loads(content)
-        if not isinstance(values, dict) or canonical(values) != content:
-            raise AlteredError("altered: not the bytes that its values are written as")
-        if SIGNATURE not in values:
-            raise AlteredError(f"it has no signature: {UNSIGNED}")
-        written = values.pop(SIGNATURE)
-        signature = bytes.fromhex(written)
-        if signature.hex() != written:  # capitals or spaces: another file of the same signature
-            raise AlteredError("altered: not the bytes that its values are written as")
-        key = bytes.fromhex(values["signer"]["key"])
-        whole = values_verify(values, key, signature)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise AlteredError("no signed report: altered, or not signed") from error
-    if not whole or values.get("schema") != SCHEMA:
+    values = json.loads(content)
+    written = values.pop(SIGNATURE, None)
+    if written is None:
+        raise AlteredError(f"it has no signature: {UNSIGNED}")
+    signature = bytes.fromhex(written)
+    # Capitals or spaces make another file of the same signature.
+    if canonical(values | {SIGNATURE: signature.hex()}) != content:
+        raise AlteredError("altered: not the bytes that its values are written as")
+    key = bytes.fromhex(values["signer"]["key"])
+    if not values_verify(values, key, signature) or values["schema"] != SCHEMA:
         raise AlteredError("altered: the signature does not fit")
-    _require_fields(values)
     return Verified(values, VerificationKey(key), rendered=None)
 
 
-def _contents_of(signed: bytes) -> dict[str, Any]:
-    try:
-        shown = signed.decode().rpartition(JSON_BEGINS)[2].partition(JSON_ENDS)[0]
-        values = json.loads(html.unescape(shown))
-        if not isinstance(values, dict) or values.get("schema") != SCHEMA:
-            raise ValueError(SCHEMA)
-    except (ValueError, RecursionError) as error:
-        raise AlteredError(
-            "it carries no contents of the schema that this version knows"
-        ) from error
-    return values
-
-
-def _rendered(values: Mapping[str, Any]) -> bytes:
-    """The page of contents that a stranger may have written; empty if they make none, or if they
-    leave out what their runs demand to be said first."""
-    try:
-        return page(dict(values)) if values["alarms"] == alarms(values["runs"]) else b""
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return b""
-
-
-def _require_fields(values: Mapping[str, Any]) -> None:
-    """Raise AlteredError unless the values that are printed or compared are there."""
-    runs = values.get("runs")
-    fits = all(isinstance(values.get(name), str) for name in ("made", "folder"))
-    audits = values.get("audits", [])
-    fits = fits and isinstance(audits, list) and all(map(_has_digest, audits))
-    if not fits or not isinstance(runs, list) or not all(map(_has_files, runs)):
-        raise AlteredError("its contents do not fit the schema, and were signed so")
-
-
-def _has_digest(audit: object) -> bool:
-    return isinstance(audit, dict) and all(
-        isinstance(audit.get(name), str) for name in ("folder", "file")
-    )
-
-
-def _has_files(run: object) -> bool:
-    if not isinstance(run, dict) or not isinstance(run.get("folder"), str):
-        return False
-    files_of_run = run.get("files")
-    return isinstance(files_of_run, dict) and set(files_of_run) <= set(DIGESTED)
-
-
-def _require_named(values: Mapping[str, Any], key: bytes) -> None:
-    signer = values.get("signer")
-    if not isinstance(signer, dict) or signer.get("key") != key.hex():
-        raise AlteredError("signed with another key than the page names")
+def _use_fields(values: Mapping[str, Any]) -> None:
+    """Use every field that is printed or compared with a folder as it is used there, so that
+    contents that do not fit raise an error here. Files outside a run's folder are refused."""
+    texts = [values["made"], values["folder"]]
+    for run in values["runs"]:
+        texts += [run["folder"], *run["files"].values()]
+        if not set(run["files"]) <= set(DIGESTED):
+            raise ValueError("files that no report names")
+    for audit in values.get("audits", []):
+        texts += [audit["folder"], audit["file"]]
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("a text is expected")
