@@ -1,4 +1,4 @@
-"""YAML and JSON of strangers as plain data: no code, no aliases, no key twice."""
+"""YAML and JSON of strangers as plain data: no code, no references, no key twice."""
 
 from __future__ import annotations
 
@@ -9,26 +9,18 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import DataError
-
-LARGEST_FILE = 2**20
-"""Bytes; a claim has a few kilobytes."""
+from fedpriv.util.untrusted_files import read_plain_yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: no aliases, no tags, no key twice; 1e-5 is a number."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise DataError("aliases are not read")
-        return super().compose_node(parent, index)
+    """No key twice, and texts as keys; 1e-5 is a number."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
-            if not isinstance(key, str):
-                raise DataError(f"line {node.start_mark.line + 1}: key {key!r} is no text")
-            if keys.count(key) > 1:
-                raise DataError(f"line {node.start_mark.line + 1}: key {key!r} is given twice")
+            if not isinstance(key, str) or keys.count(key) > 1:
+                wrong = "is given twice" if isinstance(key, str) else "is no text"
+                raise ValueError(f"line {node.start_mark.line + 1}: key {key!r} {wrong}")
         return super().construct_mapping(node, deep=True)
 
 
@@ -51,18 +43,8 @@ _Loader.add_implicit_resolver(
 def load(path: Path) -> Any:
     """The plain data of a YAML or JSON file. Raises DataError if it is not readable as such."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from error
-    if len(raw) > LARGEST_FILE:
-        raise DataError(f"{path}: larger than {LARGEST_FILE} bytes")
-    try:
-        return yaml.load(raw.decode(), Loader=_Loader)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: not YAML: {reason[:200]}") from error
+        return yaml.load(read_plain_yaml(path), Loader=_Loader)
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        told = error.strerror if isinstance(error, OSError) else str(error)
+        reason = " ".join(str(told).split())
+        raise DataError(f"{path}: cannot be read: {reason[:200]}") from error

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import Finding
+from fedpriv.reports.templates import environment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,20 +116,5 @@ def as_json(reports: Sequence[tuple[PrivacyClaim, Sequence[Finding]]]) -> str:
 
 def as_html(reports: Sequence[tuple[PrivacyClaim, Sequence[Finding]]]) -> str:
     """A page that loads nothing from elsewhere. All text of the claims is escaped."""
-    parts = [
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>fedpriv certify</title>',
-        "<style>body{font:16px sans-serif;max-width:70em;margin:2em auto}"
-        "td,th{border:1px solid #999;padding:.2em .6em;text-align:left}"
-        "table{border-collapse:collapse}</style>",
-    ]
-    for claim, findings in reports:
-        parts.append(f"<h1>{html.escape(claim.name or 'claim')}</h1><table><tr>")
-        parts += [f"<th>{name}</th>" for name in COLUMNS]
-        for finding in findings:
-            row = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(finding))
-            parts.append(f"</tr><tr>{row}")
-        parts.append("</tr></table>")
-        for finding in findings:
-            lines = "".join(f"<li>{html.escape(line)}</li>" for line in notes(finding))
-            parts.append(f"<ul>{lines}</ul>" if lines else "")
-    return "".join(parts) + "</html>\n"
+    template = environment(Path(__file__).parent).get_template("report.html.jinja")
+    return template.render(reports=reports, columns=COLUMNS, cells=cells, notes=notes) + "\n"

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from fedpriv.claims.importers.configs import read_arguments, read_nvflare, read_pfl
 from fedpriv.claims.importers.draft import Draft
-from fedpriv.claims.importers.flower import read_flower
-from fedpriv.claims.importers.opacus import read_opacus
-from fedpriv.claims.importers.syntax import not_regular, sources
-from fedpriv.claims.importers.tff import read_tff
+from fedpriv.claims.importers.python_code import read_flower, read_python
 from fedpriv.errors import DataError
 
 READERS: dict[str, Callable[[Path], Draft]] = {
+    ".py": read_python,
+    ".ipynb": read_python,
     ".toml": read_flower,
     ".json": read_nvflare,
     ".yaml": read_pfl,
@@ -27,18 +26,8 @@ def read_settings(path: Path) -> Draft:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     if path.is_dir():
-        return read_flower(path) if (path / "pyproject.toml").exists() else _sources(path)
-    if path.suffix in (".py", ".ipynb"):
-        return _sources(path)
+        return read_flower(path) if (path / "pyproject.toml").exists() else read_python(path)
     if path.suffix not in READERS:
-        allowed = ", ".join((".py", ".ipynb", *READERS))
+        allowed = ", ".join(READERS)
         raise DataError(f"{path}: cannot import {path.suffix or 'this file'}; allowed: {allowed}")
     return READERS[path.suffix](path)
-
-
-def _sources(path: Path) -> Draft:
-    files = sources(path)
-    found = read_opacus(files)
-    found = found if found.releases else read_tff(files)
-    found.unread += not_regular(path) if path.is_dir() else []
-    return found

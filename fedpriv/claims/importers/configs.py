@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
@@ -31,15 +31,17 @@ def read_pfl(path: Path) -> draft.Draft:
         return found
     found.claims.append(
         draft.statement(
-            epsilon=_positive(data.get("central_epsilon")),
-            delta=_positive(data.get("central_delta")),
+            epsilon=draft.product(data.get("central_epsilon")),
+            delta=draft.product(data.get("central_delta")),
             unit=s.USER,
         )
     )
-    accounted = _positive(data.get("noise_cohort_size")) or _positive(data.get("cohort_size"))
-    population = _positive(data.get("population"))
+    accounted = draft.product(data.get("noise_cohort_size")) or draft.product(
+        data.get("cohort_size")
+    )
+    population = draft.product(data.get("population"))
     rate = accounted / population if accounted and population else None
-    times = _positive(data.get("central_num_iterations"))
+    times = draft.product(data.get("central_num_iterations"))
     found.releases.append(
         draft.release(
             "sum of updates",
@@ -47,7 +49,7 @@ def read_pfl(path: Path) -> draft.Draft:
             contributor=s.USER,
             times=int(times) if times else None,
             participation=int(times) if times else None,
-            clip=_positive(data.get("central_privacy_clipping_bound")),
+            clip=draft.product(data.get("central_privacy_clipping_bound")),
             tensors=1,
             noise=draft.noise(s.GAUSSIAN, added_by=s.BY_SERVER),
             sampling=draft.poisson(rate) if rate is None or rate <= 1 else None,
@@ -64,25 +66,24 @@ def read_pfl(path: Path) -> draft.Draft:
 
 def read_nvflare(path: Path) -> draft.Draft:
     """NVFlare: the JSON of a client's configuration, with its privacy filters."""
-    try:
-        data = json.loads(path.read_bytes()[: 2**21])
-    except (OSError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise DataError(f"{path}: not read: {reason}") from error
+    data = draft.parsed(path, json.loads)
     found = draft.Draft("NVFlare", [str(path)])
-    chains = data.get("task_result_filters", []) if isinstance(data, dict) else []
-    for chain in chains if isinstance(chains, list) else []:
-        filters = chain.get("filters", []) if isinstance(chain, dict) else []
-        for item in filters if isinstance(filters, list) else []:
-            item = item if isinstance(item, dict) else {}
-            name = str(item.get("path") or item.get("name") or "?").rpartition(".")[2]
-            args = item.get("args")
-            epsilon = args.get("epsilon") if isinstance(args, dict) else None
-            found.releases.append(draft.release(f"result after {name}", contributor=s.CLIENT))
-            if _positive(epsilon):
-                found.claims.append(draft.statement(epsilon=_positive(epsilon), observer="server"))
-            known = "is not described by the schema" if name in FILTERS else "is not known"
-            found.unread.append(f"{path}: the filter {name} {known}")
+    try:
+        chains = [chain["filters"] for chain in data.get("task_result_filters", [])]
+        filters = [
+            (str(item.get("path") or item["name"]).rpartition(".")[2], item.get("args", {}))
+            for chain in chains
+            for item in chain
+        ]
+        epsilons = [draft.product(args.get("epsilon")) for _, args in filters]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: no configuration of an NVFlare client") from error
+    for (name, _), epsilon in zip(filters, epsilons):
+        found.releases.append(draft.release(f"result after {name}", contributor=s.CLIENT))
+        if epsilon:
+            found.claims.append(draft.statement(epsilon=epsilon, observer="server"))
+        known = "is not described by the schema" if name in FILTERS else "is not known"
+        found.unread.append(f"{path}: the filter {name} {known}")
     if not found.releases:
         found.unread.append(f"{path}: no result filter; training code may add noise")
     return found
@@ -91,12 +92,9 @@ def read_nvflare(path: Path) -> draft.Draft:
 def read_arguments(path: Path) -> draft.Draft:
     """FLamby's and PFLlib's command lines: a file with one `python ...` line.
 
-    FLamby gives Opacus a target, see `fedpriv.claims.importers.opacus`; PFLlib adds no noise.
+    FLamby gives Opacus a target, see `fedpriv.claims.importers.python_code`; PFLlib adds no noise.
     """
-    try:
-        words = shlex.split(path.read_text(encoding="utf-8"), comments=True)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not read: {' '.join(str(error).split())[:120]}") from error
+    words = draft.parsed(path, partial(shlex.split, comments=True))
     found = draft.Draft("a command line", [str(path)])
     options = _options(words)
     target = options.get("--dp_target_epsilon")
@@ -104,19 +102,16 @@ def read_arguments(path: Path) -> draft.Draft:
         found.unread.append(f"{path}: no --dp_target_epsilon, so that nothing is noised")
         found.releases.append(draft.release("updates", noise={"mechanism": s.NO_NOISE}))
         return found
-    delta = _positive(_number(options.get("--dp_target_delta")))
-    found.claims.append(
-        draft.statement(epsilon=_positive(_number(target)), delta=delta, unit=s.RECORD)
+    epsilon, delta, clip = (
+        _number(options.get(f"--dp_{name}"))
+        for name in ("target_epsilon", "target_delta", "max_grad_norm")
     )
+    found.claims.append(draft.statement(epsilon=epsilon, delta=delta, unit=s.RECORD))
     found.releases.append(
-        draft.release(
+        draft.gradients(
             "gradients",
-            contributor=s.RECORD,
-            clip=_positive(_number(options.get("--dp_max_grad_norm"))),
+            clip=clip,
             tensors=1,
-            weight=1.0,
-            weights=s.FIXED,
-            denominator=s.FIXED,
             noise=draft.noise(s.GAUSSIAN, added_by=s.BY_HOLDER),
             sampling=draft.poisson(None),
         )
@@ -128,23 +123,17 @@ def read_arguments(path: Path) -> draft.Draft:
 
 def _options(words: list[str]) -> dict[str, str]:
     """The options of a command line. One that is given twice is not known."""
-    found: dict[str, list[str]] = {}
-    for place, word in enumerate(words):
+    found: dict[str, str] = {}
+    for word, after in zip(words, [*words[1:], ""]):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
-            after = words[place + 1] if place + 1 < len(words) else ""
-            found.setdefault(name, []).append(value if equals else after)
-    return {name: values[0] if len(values) == 1 else "" for name, values in found.items()}
+            found[name] = "" if name in found else value if equals else after
+    return found
 
 
-def _number(text: Any) -> float | None:
+def _number(text: str | None) -> float | None:
+    """The positive number that an option gives; None if it gives none."""
     try:
-        return plain_number(text)
+        return draft.product(plain_number(text))
     except (TypeError, ValueError):
         return None
-
-
-def _positive(value: Any) -> float | None:
-    """A positive finite number as it is, or None."""
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if fits and 0 < value < 1e100 else None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.reading import UNKNOWN
+from fedpriv.errors import DataError
+from fedpriv.util.untrusted_files import read_bytes
+
+LARGEST_SOURCE = 2**21
+"""Bytes of one source file."""
 
 BRANCHED = "stands in a branch or a loop: it may not run, or run several times"
 
@@ -74,14 +81,29 @@ def poisson(rate: float | None) -> dict[str, Any]:
     return {"rule": s.POISSON, "rate": _said(rate), "drawn": s.EACH_TIME, "hidden_from": UNKNOWN}
 
 
+def gradients(name: str, **known: Any) -> dict[str, Any]:
+    """A sum of records' gradients as Opacus releases it: its weights and denominator are fixed."""
+    fixed = {"weight": 1.0, "weights": s.FIXED, "denominator": s.FIXED}
+    return release(name, contributor=s.RECORD, **fixed, **known)
+
+
 def product(*factors: object) -> float | None:
-    """The product of positive numbers; None if one is not a number."""
+    """The product of positive numbers; None if one is none, or no finite one."""
     result = 1.0
     for factor in factors:
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not factor > 0:
+        if type(factor) not in (int, float) or not 0 < factor < 1e100:  # type: ignore[operator]
             return None
-        result *= factor
+        result *= factor  # type: ignore[operator]
     return result
+
+
+def parsed(path: Path, parse: Callable[[str], Any]) -> Any:
+    """What a file's text is parsed to. Raises DataError, in one line, if it cannot be."""
+    try:
+        return parse(read_bytes(path, LARGEST_SOURCE).decode())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: not read: {reason[:120]}") from error
 
 
 def _said(value: Any) -> Any:

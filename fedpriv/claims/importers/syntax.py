@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpriv.claims.importers.draft import parsed
 from fedpriv.errors import DataError
 
-LARGEST_SOURCE = 2**21
-"""Bytes of one source file."""
 SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"}
 MOST_FILES = 2000
 _SEVERAL = (
@@ -64,26 +63,21 @@ class FoundCall:
         return self.starred or name in self.given
 
 
-def sources(path: Path) -> list[Path]:
-    """The Python sources of a project, or of the one file."""
+def sources(path: Path) -> tuple[list[Path], list[str]]:
+    """The Python sources of a project, or of the one file; and a line for each link and other file
+    of a folder that is left out."""
     if path.is_file():
-        return [path] if path.suffix in (".py", ".ipynb") else []
-    found = []
+        return [path], []
+    found, left_out = [], []
     for file in sorted(path.rglob("*")):
-        if file.suffix in (".py", ".ipynb") and not SKIPPED & set(file.parts):
+        source = file.suffix in (".py", ".ipynb") and not SKIPPED & set(file.parts)
+        if file.is_symlink() or (source and not file.is_file()):
+            left_out.append(f"{file}: not read: a link, or no regular file")
+        elif source:
             found.append(file)
-            if len(found) > MOST_FILES:
-                raise DataError(f"{path}: more than {MOST_FILES} source files; name a folder in it")
-    return [file for file in found if file.is_file() and not file.is_symlink()]
-
-
-def not_regular(path: Path) -> list[str]:
-    """A line for each link and other file of a folder that `sources` leaves out."""
-    return [
-        f"{file}: not read: a link, or no regular file"
-        for file in sorted(path.rglob("*"))
-        if file.is_symlink() or (file.suffix in (".py", ".ipynb") and not file.is_file())
-    ]
+    if len(found) > MOST_FILES:
+        raise DataError(f"{path}: more than {MOST_FILES} source files; name a folder in it")
+    return found, left_out
 
 
 def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[FoundCall]:
@@ -93,9 +87,9 @@ def calls(file: Path, config: Mapping[str, Any], unread: list[str]) -> Iterator[
     unread: takes a line if the file cannot be read.
     """
     try:
-        tree = ast.parse(_text(file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
-        unread.append(f"{file}: not read: {' '.join(str(error).split())[:120]}")
+        tree = parsed(file, _notebook if file.suffix == ".ipynb" else ast.parse)
+    except DataError as error:
+        unread.append(str(error))
         return
     known = _constants(tree, config)
     branched = _branched(tree)
@@ -130,26 +124,15 @@ def _is_main(node: ast.AST) -> bool:
     return isinstance(left, ast.Name) and left.id == "__name__"
 
 
-def _text(file: Path) -> str:
-    """The source of a module, or of a notebook's code cells."""
-    if file.stat().st_size > LARGEST_SOURCE:
-        raise ValueError(f"larger than {LARGEST_SOURCE} bytes")
-    text = file.read_text(encoding="utf-8")
-    if file.suffix != ".ipynb":
-        return text
+def _notebook(text: str) -> ast.Module:
+    """The code cells of a notebook, without its magic lines."""
     book = json.loads(text)
-    cells = book.get("cells") if isinstance(book, dict) else None
-    if not isinstance(cells, list):
-        raise ValueError("no list of cells")
-    lines: list[str] = []
-    for cell in cells:
-        if isinstance(cell, dict) and cell.get("cell_type") == "code":
-            source = cell.get("source", [])
-            joined = source if isinstance(source, str) else "".join(map(str, source))
-            lines += [
-                line for line in joined.splitlines() if not line.lstrip().startswith(("%", "!"))
-            ]
-    return "\n".join(lines)
+    try:
+        cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+        lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    except (KeyError, TypeError) as error:
+        raise ValueError("no list of cells") from error
+    return ast.parse("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
 
 
 def _name(function: ast.expr) -> str:
@@ -162,20 +145,15 @@ def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
     """Names that the file binds exactly once, at the top of a body, to a known value."""
     bound: Counter[str] = Counter()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            bound.update(node.names * 2)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             bound[node.id] += 1
-        elif isinstance(node, ast.arg):
-            bound[node.arg] += 1
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            bound.update(node.names + node.names)
-        elif isinstance(node, ast.alias):
-            if node.name == "*":
-                return {}
-            bound[(node.asname or node.name).partition(".")[0]] += 1
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            bound[node.name or ""] += 1
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound[node.name] += 1
+        elif not isinstance(node, ast.keyword):  # definitions, arguments, imports, patterns
+            names = (getattr(node, key, None) for key in ("name", "arg", "asname", "rest"))
+            bound.update(name.partition(".")[0] for name in names if isinstance(name, str))
+    if bound["*"]:
+        return {}
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     bodies = [tree.body, *(function.body for function in functions)]
     found: dict[str, Any] = dict.fromkeys(_aliases(tree, bound), RUN_CONFIG)

@@ -30,16 +30,20 @@ def page(values: Facts) -> bytes:
     text = embedded(values)
     values = json.loads(text)  # in the order in which the page carries them
     runs = values["runs"]
-    shown = _templates().get_template("page.html.jinja").render(
-        contents=text,
-        curve=_curve(values),
-        headlines=list(_headlines(runs)),
-        limits=limits(runs),
-        rounds=dict.fromkeys(f"{run['rounds_done']} of {run['rounds']}" for run in runs),
-        runs=runs,
-        valid=all(map(protects, runs)),
-        values=values,
-        words=words,
+    shown = (
+        _templates()
+        .get_template("page.html.jinja")
+        .render(
+            contents=text,
+            curve=_curve(values),
+            headlines=list(_headlines(runs)),
+            limits=limits(runs),
+            rounds=dict.fromkeys(f"{run['rounds_done']} of {run['rounds']}" for run in runs),
+            runs=runs,
+            valid=all(map(protects, runs)),
+            values=values,
+            words=words,
+        )
     )
     return f"{shown}\n".encode()
 
@@ -54,7 +58,7 @@ def _templates() -> Environment:
 
 def _different(runs: Sequence[Facts], keys: Sequence[str]) -> dict[str, None]:
     """The different values that runs have at a nested key, as texts; empty ones are left out."""
-    different = {}
+    different: dict[str, None] = {}
     for run in runs:
         value: Any = run
         for key in keys:
@@ -88,8 +92,9 @@ def _headlines(runs: Sequence[Facts]) -> Iterator[tuple[str, str]]:
     if rows:
         about = f"certified epsilon ({rows[0]['observer']}, unit {rows[0]['unit']})"
         yield _range([row["certified"] for row in rows]), about
-        yield _range([row["claimed"] for row in rows]) or "none", (
-            "claimed by the method's publication"
+        yield (
+            _range([row["claimed"] for row in rows]) or "none",
+            ("claimed by the method's publication"),
         )
     metrics = [run["metrics"][run["metric"]] for run in runs if run["metric"] in run["metrics"]]
     if metrics:

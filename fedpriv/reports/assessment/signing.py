@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -29,7 +28,6 @@ from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.errors import ConfigError
 from fedpriv.util.untrusted_files import read_bytes
 
-Key = TypeVar("Key", Ed25519PrivateKey, Ed25519PublicKey)
 KEY_BYTES = 2**16
 """Size limit of a key's file."""
 CONTEXT = "fedpriv report/1"
@@ -42,35 +40,28 @@ SIGNATURE = "signature"
 
 def signing_key(path: Path) -> SigningKey:
     """The private key in a PEM or OpenSSH file. Raises ConfigError for `--sign`."""
-    loaders = (
-        partial(serialization.load_pem_private_key, password=None),
-        partial(serialization.load_ssh_private_key, password=None),
-    )
-    allowed = "an Ed25519 private key in PEM, without a password"
-    return SigningKey(_key("--sign", path, loaders, Ed25519PrivateKey, allowed).private_bytes_raw())
+    for load in (serialization.load_pem_private_key, serialization.load_ssh_private_key):
+        key = _loaded(partial(load, password=None), path)
+        if isinstance(key, Ed25519PrivateKey):
+            return SigningKey(key.private_bytes_raw())
+    raise ConfigError("--sign", path, "an Ed25519 private key in PEM, without a password")
 
 
 def verification_key(path: Path) -> VerificationKey:
     """The public key in a PEM or OpenSSH file. Raises ConfigError for `--key`."""
-    loaders = serialization.load_pem_public_key, serialization.load_ssh_public_key
-    key = _key("--key", path, loaders, Ed25519PublicKey, "an Ed25519 public key in PEM")
-    return VerificationKey(key.public_bytes_raw())
+    for load in (serialization.load_pem_public_key, serialization.load_ssh_public_key):
+        key = _loaded(load, path)
+        if isinstance(key, Ed25519PublicKey):
+            return VerificationKey(key.public_bytes_raw())
+    raise ConfigError("--key", path, "an Ed25519 public key in PEM")
 
 
-def _key(
-    option: str,
-    path: Path,
-    loaders: Iterable[Callable[[bytes], object]],
-    cls: type[Key],
-    allowed: str,
-) -> Key:
-    """The key of class `cls` that the first fitting loader finds in a file."""
-    for load in loaders:
-        with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
-            key = load(read_bytes(path, KEY_BYTES))
-            if isinstance(key, cls):
-                return key
-    raise ConfigError(option, path, allowed)
+def _loaded(load: Callable[[bytes], object], path: Path) -> object:
+    """The key in a file; None if there is none of this form."""
+    try:
+        return load(read_bytes(path, KEY_BYTES))
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        return None
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:
