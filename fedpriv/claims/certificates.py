@@ -21,21 +21,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE, SERVER
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.claims import schema as s
+from fedpriv.claims.rules import View, amplifies, obstacles
 from fedpriv.errors import ConfigError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-
-_LARGEST_GROUP = 1000
-"""Contributors of a unit up to which samples of a group are accounted."""
-
-
-_SMALLEST_SAMPLED = 0.01
-"""Noise below which samples count as everything: the curves leave the grids, and a release costs
-thousands either way."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
             continue
         found = [
             s.Question(f"releases.{number}.{field}", text)
-            for field, text in obstacles(release, target)
+            for field, text in obstacles(View(release, target))
         ]
         reasons += found
         if not found:
@@ -119,71 +111,6 @@ def _whole_claim(claim: s.PrivacyClaim) -> list[s.Question]:
     return found
 
 
-def obstacles(release: s.NoisyRelease, target: s.Statement) -> list[tuple[str, str]]:
-    """Why nothing finite is proved for one release: fields and texts."""
-    found = []
-    noise, sampling = release.noise, release.sampling
-    sight = release.sight(target.observer)
-    if release.clip == math.inf:
-        found.append(("clip", "nothing bounds a contribution"))
-    if noise.mechanism == s.NO_NOISE:
-        found.append(("noise.mechanism", "no noise hides a contribution"))
-    elif noise.generator != s.INDEPENDENT:
-        found.append(("noise.generator", f"noise is {noise.generator}: it can be computed or "
-                      "cancelled"))  # fmt: skip
-    elif hidden_deviation(release, target.observer) == 0:
-        found.append(
-            ("noise.added_by", f"the {target.observer} meets none of the noise ({noise.added_by})")
-        )
-    if s.DATA_DEPENDENT in (release.weights, release.denominator):
-        field = "weights" if release.weights == s.DATA_DEPENDENT else "denominator"
-        found.append((field, "it is computed from protected data, and may show them"))
-    changing = _changing_counts(release, target)
-    if changing:
-        found.append((changing, f"counts change under {target.adjacency} of a {target.unit}"))
-    removed = target.adjacency == ADD_REMOVE
-    if removed and sampling.rule == s.SHUFFLED:
-        found.append(("sampling.rule", "the number and sizes of batches change under add/remove"))
-    capped = sampling.rule == s.WITHOUT_REPLACEMENT and release.participation < release.times
-    if removed and capped:
-        found.append(("participation", "whom a removed contributor leaves its places to takes part "
-                      "in fewer later batches"))  # fmt: skip
-    speaks = noise.added_by in (s.BY_CLIENTS, s.BY_HOLDER) or sight == s.MESSAGES
-    if removed and target.unit == s.CLIENT and speaks:
-        found.append(("noise.added_by", "a removed client sends no message and no noise, which "
-                      "shows under add/remove"))  # fmt: skip
-    return found
-
-
-def _changing_counts(release: s.NoisyRelease, target: s.Statement) -> str:
-    """The field that neighbours differ in because it is made of counts; empty if none is."""
-    if target.adjacency == s.ZERO_OUT:
-        return ""
-    # Who replaces a user or a client may have another number of records.
-    if target.adjacency == REPLACE and target.unit == s.RECORD:
-        return ""
-    return next((f for f in ("weights", "denominator") if getattr(release, f) == s.COUNTS), "")
-
-
-def hidden_deviation(release: s.NoisyRelease, observer: str) -> float:
-    """Deviation of the independent noise that hides a contribution from `observer`."""
-    noise = release.noise
-    messages = release.sight(observer) == s.MESSAGES
-    if noise.added_by == s.BY_HOLDER:
-        return noise.deviation
-    if noise.added_by == s.BY_CLIENTS:
-        shares = 1 if messages else noise.shares - (observer == s.CLIENT)
-        scale = math.sqrt(shares) if noise.mechanism == s.GAUSSIAN else min(shares, 1)
-        return noise.deviation * scale
-    unseen = not messages and not (noise.added_by == s.BY_SERVER and observer == SERVER)
-    return noise.deviation if unseen else 0.0
-
-
-def stays(release: s.NoisyRelease, unit: str) -> bool:
-    """Whether a contributor is still there without the unit, with another vector."""
-    return s.UNITS.index(release.contributor) > s.UNITS.index(unit)
-
-
 def cost(
     release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread, *, amplify: bool
 ) -> ReleaseCost:
@@ -194,11 +121,11 @@ def cost(
     sampling = release.sampling
     fixed_batch = sampling.rule == s.WITHOUT_REPLACEMENT
     # Who replaces a removed contributor in a batch of fixed size has a vector too.
-    twice = target.adjacency == REPLACE or stays(release, target.unit)
-    twice |= fixed_batch and target.adjacency == ADD_REMOVE
+    view = View(release, target)
+    twice = view.replaced or view.stays or (fixed_batch and view.removed)
     moved = release.bound * (2 if twice else 1)
-    deviation = hidden_deviation(release, target.observer)
-    amplified = sampling if amplify and _amplifies(release, target, spread) else None
+    deviation = view.deviation
+    amplified = sampling if amplify and amplifies(view, spread) else None
     if amplified and fixed_batch:
         moved = 2 * release.bound
     count = release.participation
@@ -207,37 +134,6 @@ def cost(
     whole = deviation / (moved * spread.contributors)
     mechanism = release.noise.mechanism
     return ReleaseCost(whole, count, mechanism, amplified, deviation / moved, spread.contributors)
-
-
-def _amplifies(release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread) -> bool:
-    sampling = release.sampling
-    hidden = target.observer in sampling.hidden_from and release.sight(target.observer) == s.SUM
-    if not hidden or release.participation < release.times:
-        return False
-    if sampling.drawn == s.TOGETHER:  # both releases show the unit at once
-        return False
-    if hidden_deviation(release, target.observer) < _SMALLEST_SAMPLED * release.bound:
-        return False
-    # A client knows whether it or a record of its own was chosen, which tells it about the others.
-    # Only data with one holder are surely not its own; another scope can be several clients.
-    alien = release.noise.added_by == s.BY_HOLDER and release.scope != s.EVERYWHERE
-    among = release.contributor == s.CLIENT or not alien
-    itself = target.observer == s.CLIENT and among
-    alone = spread.contributors == 1
-    if sampling.rule == s.POISSON:
-        # Who takes part must not show in a count, nor in how much noise there is.
-        counted = s.COUNTS in (release.weights, release.denominator)
-        counted |= release.noise.added_by == s.BY_CLIENTS and release.contributor == s.CLIENT
-        several = release.noise.mechanism == s.GAUSSIAN and sampling.drawn == s.EACH_TIME
-        fits = alone or (several and spread.contributors <= _LARGEST_GROUP)
-        return (
-            target.adjacency != REPLACE and not counted and not stays(release, target.unit) and fits
-        )
-    if sampling.rule == s.WITHOUT_REPLACEMENT:
-        # Contributors of different sizes show in a count who they are.
-        counted = s.COUNTS in (release.weights, release.denominator)
-        return target.adjacency != ADD_REMOVE and alone and not (counted or itself)
-    return False
 
 
 def _composed(

@@ -19,9 +19,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.claims import schema as s
-from fedpriv.claims.certificates import hidden_deviation, stays
+from fedpriv.claims.rules import View, attackable, cancelled
 
 _SMALLEST_DELTA = 1e-12
 """dp_accounting truncates tails of 1e-15."""
@@ -61,12 +60,13 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     for release in claim.releases:
         if release is None or release.sight(target.observer) == s.NOTHING:
             continue
-        if not attackable(release, target):
+        view = View(release, target)
+        if not attackable(view):
             continue
-        found = _noiseless(claim, release, target) or _sampled(release, target)
+        found = _noiseless(claim, view) or _sampled(view)
         if found and found.epsilon > best.epsilon:
             best = found
-        gap = _gap(release, target)
+        gap = _gap(view)
         gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), gap)
     from fedpriv.accountants.pld import gaussian_epsilon
 
@@ -79,125 +79,55 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     return best
 
 
-def attackable(release: s.NoisyRelease, target: s.Statement) -> bool:
-    """Whether neighbours differ by exactly one contribution on the bound."""
-    if stays(release, target.unit) or s.DATA_DEPENDENT in (release.weights, release.denominator):
-        return False
-    counted = s.COUNTS in (release.weights, release.denominator)
-    removed = target.adjacency == ADD_REMOVE
-    # With a client that does not take part, its noise is missing too: another pair of curves.
-    own = release.noise.added_by in (s.BY_CLIENTS, s.BY_HOLDER)
-    fewer = own and removed and target.unit == s.CLIENT
-    sampled = release.sampling.rule == s.POISSON and release.contributor == s.CLIENT
-    fewer |= own and sampled and release.noise.added_by == s.BY_CLIENTS
-    return not (counted and removed) and not fewer
-
-
-def _moved(release: s.NoisyRelease, target: s.Statement) -> float:
-    return release.bound * (2 if target.adjacency == REPLACE else 1)
-
-
-def takes_part(sampling: s.ReleaseSampling) -> float:
-    """Probability that a contributor takes part in one release."""
-    if sampling.rule == s.POISSON:
-        return sampling.rate
-    return sampling.batch / sampling.of if sampling.rule == s.WITHOUT_REPLACEMENT else 1.0
-
-
-def _noiseless(
-    claim: s.PrivacyClaim, release: s.NoisyRelease, target: s.Statement
-) -> Refutation | None:
+def _noiseless(claim: s.PrivacyClaim, view: View) -> Refutation | None:
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
-    share = takes_part(release.sampling)
+    sampling, share = view.release.sampling, view.share
     # Another release may have one sample for all times.
-    tries = release.participation if release.sampling.drawn == s.EACH_TIME else 1
-    if -math.expm1(tries * math.log1p(-share) if share < 1 else -math.inf) <= target.delta:
-        return None
-    noise = release.noise
-    messages = release.sight(target.observer) == s.MESSAGES
-    if noise.mechanism == s.NO_NOISE:
-        return Refutation(math.inf, "the release has no noise")
-    if release.clip == math.inf:
-        return Refutation(math.inf, "one contribution can be larger than any noise")
-    if noise.generator == s.PUBLIC:
-        return Refutation(math.inf, "the observer computes the noise from its seed")
-    if noise.generator == s.SHARED and _second_message(claim, release, target, messages):
-        return Refutation(math.inf, "the difference of two messages has no noise")
-    if noise.generator == s.SHARED and target.observer == s.CLIENT:
-        return Refutation(math.inf, "a client knows the noise of the others: it is its own")
-    twice = release.participation == release.times > 1 and release.sampling.rule == s.EVERYTHING
-    if noise.generator == s.REUSED and twice:
-        return Refutation(math.inf, "the difference of two releases has no noise")
-    if _deviation(release, target.observer) == 0:
-        return Refutation(math.inf, f"the {target.observer} sees contributions without noise")
-    return None
+    tries = view.release.participation if sampling.drawn == s.EACH_TIME else 1
+    ever = -math.expm1(tries * math.log1p(-share)) if share < 1 else float(tries > 0)
+    how = cancelled(view, claim) if ever > view.target.delta else ""
+    return Refutation(math.inf, how) if how else None
 
 
-def _second_message(
-    claim: s.PrivacyClaim, release: s.NoisyRelease, target: s.Statement, messages: bool
-) -> bool:
-    """Whether the observer sees another message with the same noise."""
-    if release.noise.added_by != s.BY_HOLDER:
-        return messages and release.noise.shares > 1
-    return any(
-        other.scope != release.scope
-        and other.noise.added_by == s.BY_HOLDER
-        and other.noise.generator == s.SHARED
-        and other.times == release.times
-        and other.sight(target.observer) != s.NOTHING
-        for other in claim.releases
-        if other
-    )
-
-
-def _deviation(release: s.NoisyRelease, observer: str) -> float:
-    """Deviation of the noise that the observer cannot compute; of equal shares if they are
-    shared."""
-    shared = release.noise.generator == s.SHARED and release.noise.added_by == s.BY_CLIENTS
-    if shared and release.sight(observer) == s.SUM:
-        return release.noise.deviation * release.noise.shares
-    return hidden_deviation(release, observer)
-
-
-def _gap(release: s.NoisyRelease, target: s.Statement) -> float:
+def _gap(view: View) -> float:
     """How far the unit moves the unsampled Gaussian releases, in deviations."""
-    noise, sampling = release.noise, release.sampling
-    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf or takes_part(sampling) < 1:
+    release, noise, sampling = view.release, view.release.noise, view.release.sampling
+    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf or view.share < 1:
         return 0.0
-    deviation = _deviation(release, target.observer)
+    deviation = view.unknown_deviation
     if deviation == 0:
         return math.inf
     count = float(release.participation if noise.generator != s.REUSED else 1)
     if sampling.rule == s.SHUFFLED:
         # The sum of all batches of a pass has the unit once, and the noise of every batch.
         # A pass may leave out those who do not fill a batch.
-        if target.adjacency == ADD_REMOVE or sampling.of % sampling.batch:
+        if view.removed or sampling.of % sampling.batch:
             return 0.0
         steps = sampling.of // sampling.batch
         count = min(release.participation, release.times // steps) / steps
-    return math.sqrt(count) * _moved(release, target) / deviation
+    return math.sqrt(count) * release.bound * (1 + view.replaced) / deviation
 
 
-def _sampled(release: s.NoisyRelease, target: s.Statement) -> Refutation | None:
+def _sampled(view: View) -> Refutation | None:
     """The exact curve of a release that samples, of Gaussian or of one Laplace release."""
-    noise, sampling = release.noise, release.sampling
-    deviation = _deviation(release, target.observer)
+    release, noise, sampling = view.release, view.release.noise, view.release.sampling
+    deviation, delta = view.unknown_deviation, view.target.delta
     if noise.generator != s.INDEPENDENT or 0 in (deviation, release.participation):
         return None
-    share = takes_part(sampling)
+    share = view.share
     if noise.mechanism == s.LAPLACE and share == 1 and sampling.rule != s.SHUFFLED:
-        largest = _moved(release, target) / deviation
-        epsilon = largest + 2 * math.log1p(-target.delta)
+        largest = release.bound * (1 + view.replaced) / deviation
+        epsilon = largest + 2 * math.log1p(-delta)
         return Refutation(max(0.0, epsilon), "the exact curve of one Laplace release")
-    if noise.mechanism != s.GAUSSIAN or share == 1 or release.participation < release.times:
+    if noise.mechanism != s.GAUSSIAN or share == 1 or view.capped:
         return None
     ratio, count = deviation / release.bound, release.times
     bounds = []
     if sampling.drawn != s.EACH_TIME:
-        bounds.append(optimistic_epsilon(share, ratio / math.sqrt(count), 1, target.delta))
+        bounds.append(optimistic_epsilon(share, ratio / math.sqrt(count), 1, delta))
     if sampling.drawn != s.ONCE:
-        bounds.append(optimistic_epsilon(share, ratio, count, target.delta))
+        bounds.append(optimistic_epsilon(share, ratio, count, delta))
     how = "the unit is sampled, and its contributions all point one way"
     return Refutation(min(bounds), how)
 
