@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import (
@@ -28,8 +28,7 @@ from fedpriv.papers.ledger.entries import (
     entries,
     of_paper,
 )
-from fedpriv.papers.ledger.results import TUNING, Row
-from fedpriv.reports.summary import standard_deviation
+from fedpriv.papers.ledger.results import DECIDING
 from scripts.ledger_comparisons import RESULTS, compared, details
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,13 +134,14 @@ def numbers() -> str:
 
 def ours(entry: Entry, number: Number) -> str:
     """Our number: from the entry, or computed from its results."""
-    rows = [row for row in results.read(results.path(entry.name, RESULTS)) if row.phase != TUNING]
-    if number.ours or not rows:
+    table = results.read(results.path(entry.name, RESULTS))
+    rows = table[table["phase"] == DECIDING]
+    if number.ours or rows.empty:
         return number.ours
     if entry.paper == "lowy":
         other = "Local SGD" if "Local SGD" in number.what else "MB-SGD"
         found = (
-            f"{100 * _gain(rows, question, other):+.1f} % ({words})"
+            f"{100 * _gain(rows[rows['question'] == question], other):+.1f} % ({words})"
             for question, words in (
                 ("curve", "the paper's noise"),
                 ("conclusion", "equal certificates"),
@@ -149,29 +149,19 @@ def ours(entry: Entry, number: Number) -> str:
         )
         return f"this figure alone: {', '.join(found)}"
     if entry.name == "secured_fl/fig6":
-        peers = number.what.split()[-2]
-        place = f"size=3, peers={peers}"
-        counts = [row.value for row in rows if (row.place, row.method) == (place, "with rollback")]
-        return f"{min(counts):g} to {max(counts):g} in {len(counts)} runs"
-    losses = [
-        row.value
-        for row in rows
-        if (row.method, row.place, row.round) == ("tau=40", "algo.noise_multiplier=0.0005", 40)
-    ]
-    return f"{np.mean(losses):.3f} ± {standard_deviation(losses):.3f}"
+        place = f"size=3, peers={number.what.split()[-2]}"
+        counts = rows[(rows["place"] == place) & (rows["method"] == "with rollback")]["value"]
+        return f"{counts.min():g} to {counts.max():g} in {len(counts)} runs"
+    where = {"method": "tau=40", "place": "algo.noise_multiplier=0.0005", "round": 40}
+    losses = rows[(rows[[*where]] == pd.Series(where)).all(axis=1)]["value"]
+    return f"{losses.mean():.3f} ± {losses.std():.3f}"
 
 
-def _gain(rows: list[Row], question: str, other: str) -> float:
+def _gain(rows: pd.DataFrame, other: str) -> float:
     """SPIDER's last error relative to another method's, minus one; mean over epsilons."""
-    last = max(row.round for row in rows)
-    means: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        if (row.question, row.round, row.metric) == (question, last, "error"):
-            means.setdefault((row.method, row.place), []).append(row.value)
-    places = {place for _, place in means}
-    return float(
-        np.mean([np.mean(means["SPIDER", at]) / np.mean(means[other, at]) - 1 for at in places])
-    )
+    last = rows[(rows["round"] == rows["round"].max()) & (rows["metric"] == "error")]
+    means = last.pivot_table(index="place", columns="method", values="value")
+    return float((means["SPIDER"] / means[other] - 1).mean())
 
 
 def _short(entry: Entry, question: str) -> str:
@@ -229,8 +219,8 @@ def main(names: list[str]) -> None:
         return
     PICTURES.mkdir(exist_ok=True)
     for entry in measured_entries():
-        rows = results.read(results.path(entry.name, RESULTS))
-        figures.draw(entry, rows, PICTURES / picture_name(entry))
+        table = results.read(results.path(entry.name, RESULTS))
+        figures.draw(entry, table, PICTURES / picture_name(entry))
     for path, text in pages().items():
         path.write_text(text)
 

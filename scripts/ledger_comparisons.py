@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from fedpriv.papers.ledger import results
 from fedpriv.papers.ledger.entries import Entry, entries
-from fedpriv.papers.ledger.results import TUNING, Decision, Row
+from fedpriv.papers.ledger.results import DECIDING, TUNING, Decision
 from fedpriv.papers.ledger.rule import LEVEL, side
 
 RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
@@ -49,9 +51,9 @@ def _row(decision: Decision) -> str:
 
 def details(entry: Entry) -> str:
     """An entry's comparisons at each place with intervals, and the settings that were chosen."""
-    rows = results.read(results.path(entry.name, RESULTS))
+    table = results.read(results.path(entry.name, RESULTS))
     return "\n\n".join(
-        f"{entry.name}: {question}\n\n{_about(entry, question, rows)}\n\n{_table(decisions)}"
+        f"{entry.name}: {question}\n\n{_about(entry, question, table)}\n\n{_table(decisions)}"
         for question, decisions in decisions_of(entry)
     )
 
@@ -59,9 +61,9 @@ def details(entry: Entry) -> str:
 def decisions_of(entry: Entry) -> Iterator[tuple[str, list[Decision]]]:
     """By question, where something was run."""
     if entry.replication:
-        rows = results.read(results.path(entry.name, RESULTS))
+        table = results.read(results.path(entry.name, RESULTS))
         for question in entry.replication.cases:
-            if found := results.decide(entry, question, rows):
+            if found := results.decide(entry, question, table):
                 yield question, found
 
 
@@ -76,63 +78,50 @@ def _claim(decision: Decision) -> str:
     return f"{one.first} {one.says} than {one.second}: {metric}, round {one.round}{where}"
 
 
-def _about(entry: Entry, question: str, rows: tuple[Row, ...]) -> str:
+def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:
     run = entry.replication
     assert run is not None
     parts = [f"Seeds that decide: {_seeds(run.seeds)}."]
+    here = table[table["question"] == question]
+    deciding = here[here["phase"] == DECIDING]
     if run.cases[question].grid:
-        here = [row for row in rows if (row.question, row.phase) == (question, TUNING)]
-        sizes = {
-            method: len({row.settings for row in here if row.method == method})
-            for method in run.methods
-        }
+        sizes = here[here["phase"] == TUNING].groupby("method")["settings"].nunique()
         grids = {method: run.grid(question, method) for method in run.methods}
-        listed = ", ".join(f"{method} {number}" for method, number in sizes.items())
+        listed = ", ".join(f"{method} {sizes[method]}" for method in run.methods)
         parts.append(
             f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
-            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(question, rows, grids))}."
+            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(deciding, grids))}."
         )
-    parts.append(f"Certified epsilon: {_certified(question, rows)}.")
+    parts.append(f"Certified epsilon: {_certified(deciding)}.")
     return " ".join(parts)
 
 
-def _certified(question: str, rows: tuple[Row, ...]) -> str:
+def _certified(deciding: pd.DataFrame) -> str:
     """The range of the certificates of the runs that decide, for each method."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if row.question == question and row.phase != TUNING:
-            found.setdefault(row.method, []).append(row.certified)
+    ends = deciding.groupby("method", sort=False)["certified"].agg(["min", "max"])
     ranges = {
-        method: " to ".join(dict.fromkeys(f"{end(values):.3g}" for end in (min, max)))
-        for method, values in found.items()
+        method: " to ".join(dict.fromkeys(f"{end:.3g}" for end in row))
+        for method, *row in ends.itertuples()
     }
     if len({*ranges.values()}) == 1:
         return f"{next(iter(ranges.values()))} for every method"
     return ", ".join(f"{method} {one}" for method, one in ranges.items())
 
 
-def _seeds(seeds: tuple[int, ...]) -> str:
+def _seeds(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
-def _chosen(
-    question: str, rows: tuple[Row, ...], grids: Mapping[str, tuple[str, ...]]
-) -> list[str]:
+def _chosen(deciding: pd.DataFrame, grids: Mapping[str, Sequence[str]]) -> list[str]:
     """The chosen settings of each method, with the places where there are several."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row.question == question and row.phase != TUNING:
-            places = found.setdefault((row.method, row.settings), [])
-            if row.place not in places:
-                places.append(row.place)
+    places = deciding.groupby(["method", "settings"], sort=False)["place"].unique().reset_index()
     return [
-        f"{method} {_marked(settings, grids[method])}"
-        f"{f' at {_joined(places)}' if any(places) else ''}"
-        for (method, settings), places in found.items()
+        f"{method} {_marked(settings, grids[method])}{f' at {_joined(at)}' if any(at) else ''}"
+        for method, settings, at in places.itertuples(index=False)
     ]
 
 
-def _marked(settings: str, grid: tuple[str, ...]) -> str:
+def _marked(settings: str, grid: Sequence[str]) -> str:
     """Settings, with an asterisk at numbers that are an end of their grid."""
     parts = []
     tried = {key: values.split(",") for key, _, values in (word.partition("=") for word in grid)}
@@ -149,7 +138,7 @@ def _keys(text: str) -> str:
     return re.sub(r"[\w.]+\.(\w+=)", r"\1", text)
 
 
-def _joined(places: list[str]) -> str:
+def _joined(places: Iterable[str]) -> str:
     return " and ".join(_keys(place) for place in places)
 
 

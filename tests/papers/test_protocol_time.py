@@ -8,22 +8,13 @@ from fedpriv.settings.help import conf_dir
 
 
 def test_steps_are_added_up_by_phase():
-    setup = {
-        ("server", 0): 1.0,
-        ("silo0", 0): 2.0,
-        ("silo1", 2): 4.0,
-        ("silo0", 4): 8.0,
-        ("server", 5): 16.0,
-    }
-    steps = {
-        ("server", 0): 1.0,
-        ("silo0", 0): 2.0,
-        ("silo1", 1): 4.0,
-        ("silo0", 1): 6.0,
-        ("server", 2): 3.0,
-    }
-    query = protocol_time.ExchangeTimes(steps, training={"silo0": 5.0, "silo1": 1.0})
-    assert protocol_time.by_phase(protocol_time.ExchangeTimes(setup), [query] * 2) == {
+    setup = [(0, 0, "server", 1), (0, 0, "silo0", 2), (0, 2, "silo1", 4)]
+    setup += [(0, 4, "silo0", 8), (0, 5, "server", 16)]
+    steps = [(0, "server", 1, 0), (0, "silo0", 2, 0), (1, "silo1", 4, 1), (1, "silo0", 6, 5)]
+    queries = [(n, *each) for n in (1, 2) for each in (*steps, (2, "server", 3, 0))]
+    rows = [*((*each, 0) for each in setup), *queries]
+    columns = ["exchange", "step", "party", "seconds", "training"]
+    assert protocol_time.by_phase(pd.DataFrame(rows, columns=columns)) == {
         protocol_time.KEYS: 4.0,
         protocol_time.BLINDING: 20.0,
         protocol_time.TRAINING: 3.0,

@@ -13,10 +13,11 @@ import argparse
 from pathlib import Path
 from pkgutil import resolve_name
 
+import pandas as pd
+
 from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
-from fedpriv.papers.ledger.results import Row
 from fedpriv.papers.ledger.sweeps import replicate
 from fedpriv.reports.arguments import Parser
 from fedpriv.settings.help import near
@@ -24,8 +25,8 @@ from fedpriv.settings.help import near
 RUNS = Path("outputs") / "replicate"
 PROGRAMS = {
     "secured_fl/fig6": "fedpriv.papers.secured_fl.peer_groups:count_by_run",
-    "uldp_fl/fig11": "fedpriv.papers.uldp_fl.protocol_rows:hospitals",
-    "uldp_fl/fig12": "fedpriv.papers.uldp_fl.protocol_rows:sizes",
+    "uldp_fl/fig11": "fedpriv.papers.uldp_fl.protocol_time:hospitals",
+    "uldp_fl/fig12": "fedpriv.papers.uldp_fl.protocol_time:growing_sizes",
 }
 """Functions that yield the rows of entries that no sweep measures."""
 
@@ -59,22 +60,22 @@ def _runs(entry: Entry) -> bool:
 def _replicate(entry: Entry) -> None:
     folder = RUNS / entry.name
     if entry.replication is None:
-        rows = list(resolve_name(PROGRAMS[entry.name])(print))
+        table = pd.DataFrame(resolve_name(PROGRAMS[entry.name])(print))
     else:
-        rows = list(replicate(entry.replication, folder, print))
-    results.write(entry.name, rows)
+        table = replicate(entry.replication, folder, print)
+    results.write(entry.name, table)
     folder.mkdir(parents=True, exist_ok=True)
-    figures.draw(entry, rows, folder / "figure.pdf")
+    figures.draw(entry, table, folder / "figure.pdf")
     if entry.replication:
-        _print(entry, rows)
+        _print(entry, table)
     print(folder / "figure.pdf", results.path(entry.name), sep="\n")
 
 
-def _print(entry: Entry, rows: list[Row]) -> None:
-    """Print what the rows decide."""
+def _print(entry: Entry, table: pd.DataFrame) -> None:
+    """Print what the table decides."""
     assert entry.replication is not None
     for question in entry.replication.cases:
-        decisions = results.decide(entry, question, rows)
+        decisions = results.decide(entry, question, table)
         found = results.decided_answer(entry, question, decisions)
         print(f"\n{entry.name}: {QUESTIONS[question]}: {found}")
         for decision in decisions:

@@ -7,11 +7,11 @@ before anything is run, what is run and which comparisons decide; `rule.py` has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from itertools import product
 from typing import Any
 
 import yaml
@@ -24,8 +24,6 @@ QUESTIONS = {
     "statement": "is it valid as printed",
 }
 ANSWERS = ("yes", "no", "not resolved", "not run")
-SAME = ("data", "length", "tuning")
-QUANTIFIERS = ("every", "most", "mean", "close")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Answer:
 
     answer: str
     found: str
-    tests: tuple[str, ...] = ()
+    tests: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ class Comparison:
     says: str
     quantifier: str = "every"
     margin: float = 0.0
-    places: tuple[str, ...] = ()
-    questions: tuple[str, ...] = ()
+    places: Sequence[str] = ()
+    questions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,9 @@ class Case:
     own: by method, overrides of its runs alone.
     """
 
-    words: tuple[str, ...] = ()
-    grid: tuple[str, ...] = ()
-    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    words: Sequence[str] = ()
+    grid: Sequence[str] = ()
+    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,15 +98,15 @@ class Replication:
     """
 
     experiment: str
-    methods: Mapping[str, tuple[tuple[str, ...], ...]]
+    methods: Mapping[str, Sequence[Sequence[str]]]
     cases: Mapping[str, Case]
-    seeds: tuple[int, ...]
-    comparisons: tuple[Comparison, ...]
-    words: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    grids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    seeds: Sequence[int]
+    comparisons: Sequence[Comparison]
+    words: Sequence[str] = ()
+    places: Sequence[str] = ()
+    grids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     chosen_by: str = "train_loss"
-    tuning_seeds: tuple[int, ...] = ()
+    tuning_seeds: Sequence[int] = ()
     hours: float = 0.0
 
     def alternatives(self, question: str, method: str) -> list[list[str]]:
@@ -116,11 +114,10 @@ class Replication:
         own = self.cases[question].own.get(method, ())
         return [[*words, *own] for words in self.methods[method]]
 
-    def grid(self, question: str, method: str) -> tuple[str, ...]:
+    def grid(self, question: str, method: str) -> Sequence[str]:
         """The tuning grid of a method."""
-        own = {word.partition("=")[0]: word for word in self.grids.get(method, ())}
-        usual = {word.partition("=")[0]: word for word in self.cases[question].grid}
-        return tuple(own.get(key, word) for key, word in usual.items())
+        own = by_key(self.grids.get(method, ()))
+        return [own.get(key, word) for key, word in by_key(self.cases[question].grid).items()]
 
 
 @dataclass(frozen=True)
@@ -158,7 +155,7 @@ class Entry:
     answers: Mapping[str, Answer]
     authors: str = ""
     same: Mapping[str, str] = field(default_factory=dict)
-    numbers: tuple[Number, ...] = ()
+    numbers: Sequence[Number] = ()
     replication: Replication | None = None
     hours: float | None = None
 
@@ -176,8 +173,8 @@ def entries() -> dict[str, Entry]:
     for paper in PAPERS:
         text = (files("fedpriv.papers.ledger") / f"{paper}.yaml").read_text()
         for name, known in yaml.safe_load(text).items():
-            entry = _entry(name if "/" in name or paper == "study" else f"{paper}/{name}", known)
-            found[entry.name] = entry
+            full = name if "/" in name or paper == "study" else f"{paper}/{name}"
+            found[full] = _entry(full, **known)
     return found
 
 
@@ -186,78 +183,41 @@ def of_paper(paper: str) -> list[Entry]:
     return [entry for entry in entries().values() if entry.paper == paper]
 
 
-def _entry(name: str, known: Mapping[str, Any]) -> Entry:
-    given = dict(known)
-    answers = {key: _answer(name, given.pop(key)) for key in QUESTIONS if key in given}
-    run = given.pop("replication", None)
-    same = given.pop("same", {})
-    unknown = {*given} - {one.name for one in fields(Entry)} or {*same} - {*SAME}
-    if unknown or not answers:
-        raise ValueError(f"{name}: {', '.join(sorted(unknown)) or 'no answer'}")
+def _entry(
+    name: str,
+    *,
+    replication: Mapping[str, Any] | None = None,
+    numbers: Sequence[Mapping[str, str]] = (),
+    **given: Any,
+) -> Entry:
+    answers = {key: Answer(**given.pop(key)) for key in QUESTIONS if key in given}
     return Entry(
         name=name,
         answers=answers,
-        same={key: str(value) for key, value in same.items()},
-        numbers=tuple(Number(**each) for each in given.pop("numbers", ())),
-        replication=_replication(run) if run else None,
+        numbers=[Number(**each) for each in numbers],
+        replication=_replication(**replication) if replication else None,
         **given,
     )
 
 
-def _answer(name: str, known: Mapping[str, Any]) -> Answer:
-    answer = Answer(**{**known, "tests": tuple(known.get("tests", ()))})
-    if answer.answer not in ANSWERS:
-        raise ValueError(f"{name}: answer {answer.answer}: allowed: {', '.join(ANSWERS)}")
-    return answer
-
-
-def _replication(known: Mapping[str, Any]) -> Replication:
-    given = dict(known)
-    methods = {
-        name: tuple(tuple(words) for words in alternatives)
-        for name, alternatives in given.pop("methods").items()
-    }
-    cases = {question: _case(case or {}) for question, case in given.pop("cases").items()}
-    comparisons = tuple(
-        Comparison(**{**each, **{key: tuple(each.get(key, ())) for key in ("places", "questions")}})
-        for each in given.pop("comparisons")
+def _replication(
+    *,
+    cases: Mapping[str, Mapping[str, Any] | None],
+    comparisons: Sequence[Mapping[str, Any]],
+    **given: Any,
+) -> Replication:
+    return Replication(
+        cases={question: Case(**(case or {})) for question, case in cases.items()},
+        comparisons=[Comparison(**each) for each in comparisons],
+        **given,
     )
-    given["grids"] = {name: tuple(words) for name, words in given.get("grids", {}).items()}
-    for key in ("words", "places", "tuning_seeds", "seeds"):
-        given[key] = tuple(given.get(key, ()))
-    found = Replication(methods=methods, cases=cases, comparisons=comparisons, **given)
-    _check(found)
-    return found
 
 
-def _case(known: Mapping[str, Any]) -> Case:
-    given = dict(known)
-    own = {method: tuple(words) for method, words in given.pop("own", {}).items()}
-    return Case(**{key: tuple(words) for key, words in given.items()}, own=own)
+def by_key(words: Iterable[str]) -> dict[str, str]:
+    """Overrides by their keys; the last one of a key counts."""
+    return {word.partition("=")[0]: word for word in words}
 
 
-def _check(run: Replication) -> None:
-    for one in run.comparisons:
-        known = {one.first, one.second} <= {*run.methods}
-        if not known or one.says not in ("lower", "higher") or one.quantifier not in QUANTIFIERS:
-            raise ValueError(f"{run.experiment}: {one}")
-    if set(run.seeds) & set(run.tuning_seeds) or not {*run.cases} <= {*QUESTIONS}:
-        raise ValueError(f"{run.experiment}: seeds that choose must not decide; cases {run.cases}")
-    if any(case.grid for case in run.cases.values()) and not run.tuning_seeds:
-        raise ValueError(f"{run.experiment}: a grid needs tuning seeds")
-    for question, method in product(run.cases, run.methods):
-        alternatives, grid = run.alternatives(question, method), run.grid(question, method)
-        if len(alternatives) > 1 and not grid:
-            raise ValueError(f"{run.experiment}: {method} has alternatives, and no grid to choose")
-        for words in alternatives:
-            keys = [word.partition("=")[0] for word in (*words, *grid, *run.places)]
-            if twice := sorted({key for key in keys if keys.count(key) > 1}):
-                raise ValueError(f"{run.experiment}: {method} sets {twice[0]} twice")
-
-
-def combinations(words: Sequence[str]) -> int:
+def combinations(words: Iterable[str]) -> int:
     """How many runs a list of overrides with several values makes, for each seed."""
-    number = 1
-    for word in words:
-        number *= len(word.partition("=")[2].split(","))
-    return number
+    return math.prod(len(word.partition("=")[2].split(",")) for word in words)

@@ -5,7 +5,6 @@ They are drawn from the values in results/ledger/ alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from fedpriv.papers.ledger.entries import Entry
-from fedpriv.papers.ledger.results import DECIDING, Row, place_order
+from fedpriv.papers.ledger.results import DECIDING, place_order
 from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plot_band, plt, save
 
 WIDTH = 6.9
@@ -33,9 +32,9 @@ X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 """Keys of places that are an axis; all other places have panels of their own."""
 
 
-def draw(entry: Entry, rows: Sequence[Row], out: Path) -> None:
+def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
     """Draw the deciding runs of an entry into a file."""
-    table = pd.DataFrame([vars(row) for row in rows if row.phase == DECIDING])
+    table = table[table["phase"] == DECIDING].copy()
     keys = [word.partition("=") for word in table["place"].iloc[0].split(", ")]
     axis_key = next((key for key, _, _ in keys if key in X), "")
     if axis_key:

@@ -1,56 +1,39 @@
-"""Values of every seed of a replication, in `results/ledger/`, and what they decide."""
+"""Values of every seed of a replication, in `results/ledger/`, and what they decide.
+
+A table of values has one metric of one run in a row, with the columns
+
+    question       of the ledger
+    phase          "tuning" or "deciding"
+    method, place  names
+    settings       chosen from the grid; empty where nothing was tuned
+    seed, round    of the run, and when
+    metric, value  what was measured
+    certified, claimed  the run's epsilons after its last round, for the observer whom its noise is
+                   made for
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedpriv.papers.ledger.entries import Comparison, Entry
-from fedpriv.papers.ledger.rule import (
-    Difference,
-    answer,
-    corrected,
-    differences,
-    together,
-)
-from fedpriv.reports.number_table import read_table, write_table
+from fedpriv.papers.ledger.rule import Difference, answer, corrected, differences, together
+from fedpriv.util.durable_files import replace_file
 
 RESULTS = Path("results") / "ledger"
 """Below the folder in which a command is given."""
 TUNING, DECIDING = "tuning", "deciding"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One metric of one run.
-
-    question: of the ledger.
-    phase: "tuning" or "deciding".
-    method, place: names.
-    settings: chosen from the grid; empty where nothing was tuned.
-    seed, round: of the run, and when.
-    metric, value: what was measured.
-    certified, claimed: the run's epsilons after its last round, for the observer whom its noise is
-        made for.
-    """
-
-    question: str
-    phase: str
-    method: str
-    place: str
-    settings: str
-    seed: int
-    round: int
-    metric: str
-    value: float
-    certified: float
-    claimed: float
-
-
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = [
+    *("question", "phase", "method", "place", "settings", "seed", "round", "metric"),
+    *("value", "certified", "claimed"),
+]
 
 
 @dataclass(frozen=True)
@@ -63,8 +46,14 @@ class Decision:
     """
 
     comparison: Comparison
-    found: tuple[Difference, ...]
+    found: Sequence[Difference]
     answer: str
+
+
+def measurement(**values: Any) -> dict[str, Any]:
+    """A row of what no sweep measures: without settings and epsilons."""
+    usual = {"question": "curve", "phase": DECIDING, "settings": ""}
+    return usual | {"certified": math.nan, "claimed": math.nan} | values
 
 
 def path(name: str, folder: Path = RESULTS) -> Path:
@@ -72,30 +61,20 @@ def path(name: str, folder: Path = RESULTS) -> Path:
     return folder / f"{name.replace('/', '_')}.csv"
 
 
-def write(name: str, rows: Iterable[Row], folder: Path = RESULTS) -> None:
-    """Write an entry's rows; numbers have six digits."""
-    numbers = ("value", "certified", "claimed")
-    texts = (
-        [f"{one:.6g}" if key in numbers else one for key, one in asdict(row).items()]
-        for row in rows
-    )
+def write(name: str, table: pd.DataFrame, folder: Path = RESULTS) -> None:
+    """Write an entry's table; numbers have six digits."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_table(path(name, folder), COLUMNS, texts)
+    text = table.to_csv(columns=COLUMNS, index=False, float_format="%.6g", na_rep="nan")
+    replace_file(path(name, folder), text.encode())
 
 
 @cache
-def read(file: Path) -> tuple[Row, ...]:
-    """The rows of a file; none if it is absent."""
+def read(file: Path) -> pd.DataFrame:
+    """The table in a file; empty if the file is absent."""
     if not file.exists():
-        return ()
-    return tuple(_from_text(row) for row in read_table(file))
-
-
-def _from_text(row: dict[str, str]) -> Row:
-    texts: dict[str, Any] = dict(row)
-    texts |= {key: int(row[key]) for key in ("seed", "round")}
-    texts |= {key: float(row[key]) for key in ("value", "certified", "claimed")}
-    return Row(**texts)
+        return pd.DataFrame(columns=COLUMNS)
+    table = pd.read_csv(file, float_precision="round_trip")
+    return table.fillna({"place": "", "settings": ""})
 
 
 def place_order(place: str) -> list[tuple[str, float, str]]:
@@ -111,26 +90,29 @@ def _ordered(value: str) -> tuple[float, str]:
         return 0.0, value
 
 
-def decide(entry: Entry, question: str, rows: Sequence[Row]) -> list[Decision]:
+def decide(entry: Entry, question: str, table: pd.DataFrame) -> list[Decision]:
     """What the deciding runs of a question find; empty without rows."""
     assert entry.replication is not None
-    here = [row for row in rows if (row.question, row.phase) == (question, DECIDING)]
-    if not here:
+    here = table[(table["question"] == question) & (table["phase"] == DECIDING)]
+    if here.empty:
         return []
-    places = sorted({row.place for row in here}, key=place_order)
+    key = ["method", "metric", "round", "seed"]
+    values = here.pivot(index=key, columns="place", values="value")
+    values = values[sorted(map(str, here["place"].unique()), key=place_order)]
     comparisons = [
         one for one in entry.replication.comparisons if question in (one.questions or (question,))
     ]
     found = [
-        differences(
-            one, _values(here, one, one.first), _values(here, one, one.second), places=places
-        )
+        differences(one, _values(values, one, one.first), _values(values, one, one.second))
         for one in comparisons
     ]
-    return [
-        Decision(one, tuple(row), answer(one, row))
-        for one, row in zip(comparisons, corrected(found))
-    ]
+    return [Decision(one, row, answer(one, row)) for one, row in zip(comparisons, corrected(found))]
+
+
+def _values(values: pd.DataFrame, comparison: Comparison, method: str) -> pd.DataFrame:
+    """A method's metric by seed and place."""
+    key = (method, comparison.metric, comparison.round)
+    return pd.DataFrame(values.xs(key, level=("method", "metric", "round")))
 
 
 def decided_answer(entry: Entry, question: str, decisions: Sequence[Decision]) -> str:
@@ -141,18 +123,6 @@ def decided_answer(entry: Entry, question: str, decisions: Sequence[Decision]) -
     shorter = entry.same.get("length", "yes").startswith(("no", "20 of", "10 of"))
     other = entry.same.get("data", "").startswith("no")
     other |= entry.same.get("tuning", "").startswith("no:")
-    elsewhere = question == "curve" and other
-    if shorter or elsewhere:
+    if shorter or (other and question == "curve"):
         return "not resolved"
     return together([decision.answer for decision in decisions])
-
-
-def _values(
-    rows: Sequence[Row], comparison: Comparison, method: str
-) -> dict[str, dict[int, float]]:
-    """A method's metric by place and seed."""
-    found: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if (row.method, row.metric, row.round) == (method, comparison.metric, comparison.round):
-            found.setdefault(row.place, {})[row.seed] = row.value
-    return found

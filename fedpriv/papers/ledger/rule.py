@@ -8,18 +8,16 @@ one entry and question.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
+import pandas as pd
 
 from fedpriv.papers.ledger.entries import Comparison
 from fedpriv.reports.compare import holm, paired_p
 
 LEVEL = 0.05
 POWER = 0.8
-Values = Mapping[str, Mapping[int, float]]
-"""A method's metric by place and seed."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,16 @@ class Difference:
     holm: float = math.nan
 
 
-def difference(place: str, first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
-    """Compare two methods on the seeds that both have; at least two."""
+def difference(place: str, first: pd.Series, second: pd.Series) -> Difference:
+    """Compare two methods, with values by seed, on the seeds that both have; at least two."""
     from scipy.stats import t
 
-    both = sorted(first.keys() & second.keys())
-    own, other = (np.array([values[seed] for seed in both]) for values in (first, second))
-    differences = own - other
-    n = len(both)
-    error = float(differences.std(ddof=1)) / math.sqrt(n)
+    own, other = first.dropna().align(second.dropna(), join="inner")
+    apart = own - other
+    n = len(apart)
+    error = float(apart.std()) / math.sqrt(n)
     reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * error
-    mean = float(differences.mean())
+    mean = float(apart.mean())
     return Difference(
         place=place,
         seeds=n,
@@ -67,23 +64,22 @@ def difference(place: str, first: Mapping[int, float], second: Mapping[int, floa
         mean=mean,
         low=mean - reach,
         high=mean + reach,
-        p=paired_p(differences) if differences.any() else math.nan,
+        p=paired_p(apart.to_numpy()) if apart.any() else math.nan,
         detectable=reach + float(t.ppf(POWER, n - 1)) * error,
     )
 
 
 def differences(
-    comparison: Comparison, first: Values, second: Values, places: Sequence[str]
+    comparison: Comparison, first: pd.DataFrame, second: pd.DataFrame
 ) -> list[Difference]:
-    """One for each place that the comparison names; with quantifier "mean" one for all of them."""
-    named = [place for place in places if _is_named(place, comparison.places)]
+    """One for each place that the comparison names; with quantifier "mean" one for all of them.
+
+    first, second: a method's values, with a row for each seed and a column for each place.
+    """
+    named = [place for place in map(str, first) if _is_named(place, comparison.places)]
     if comparison.quantifier == "mean":
-        seeds = set.intersection(*(set(one[place]) for one in (first, second) for place in named))
-        pooled = [
-            {seed: float(np.mean([one[place][seed] for place in named])) for seed in seeds}
-            for one in (first, second)
-        ]
-        return [difference(f"mean of {len(named)} places", *pooled)]
+        means = (one[named].mean(axis=1, skipna=False) for one in (first, second))
+        return [difference(f"mean of {len(named)} places", *means)]
     return [difference(place, first[place], second[place]) for place in named]
 
 

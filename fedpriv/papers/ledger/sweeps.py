@@ -6,15 +6,17 @@ All runs of a question and method share a folder. Started again, finished runs a
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from fedpriv.errors import FedprivError
-from fedpriv.papers.ledger.entries import Replication, combinations
-from fedpriv.papers.ledger.results import DECIDING, TUNING, Row
+from fedpriv.papers.ledger.entries import Replication, by_key, combinations
+from fedpriv.papers.ledger.results import COLUMNS, DECIDING, TUNING
 from fedpriv.reports.finished_runs import Run, read_run, sweep_order
 from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, compose_jobs
@@ -24,83 +26,73 @@ from fedpriv.sweeps.side_by_side import Job, SideBySide
 AT_ONCE = 64
 """Runs that share a process."""
 Say = Callable[[str], None]
+Row = dict[str, Any]
+Best = dict[str, tuple[int, dict[str, str]]]
+"""The best alternative and its settings, by the name of a place."""
 
 
-def replicate(run: Replication, folder: Path, say: Say) -> Iterator[Row]:
-    """Run everything below a folder, and yield the rows of the results, question by question.
+def replicate(run: Replication, folder: Path, say: Say) -> pd.DataFrame:
+    """Run everything below a folder, and return the table of `results`, question by question.
 
     say: receives a line for each sweep.
     """
+    rows: list[Row] = []
     for question, method in product(run.cases, run.methods):
         below = folder / question / method.lower().replace(" ", "_")
         say(f"{question}: {method}")
-        best: dict[str, tuple[int, dict[str, str]]] = {}
+        best: Best = {}
         if run.grid(question, method):
-            rows, best = _tune(run, question, method, folder=below)
-            yield from rows
-        yield from _decide(run, question, method, folder=below, best=best)
+            tuning, best = _tune(run, question, method, folder=below)
+            rows += tuning
+        rows += _decide(run, question, method, folder=below, best=best)
+    return pd.DataFrame(rows)
 
 
-def _tune(
-    run: Replication, question: str, method: str, *, folder: Path
-) -> tuple[list[Row], dict[str, tuple[int, dict[str, str]]]]:
+def _tune(run: Replication, question: str, method: str, *, folder: Path) -> tuple[list[Row], Best]:
     """The rows of the tuning runs, and the best alternative and settings at each place."""
     alternatives = run.alternatives(question, method)
     grid = run.grid(question, method)
+    about = {"question": question, "phase": TUNING, "method": method}
     rows: list[Row] = []
-    losses: dict[tuple[str, int, str], list[float]] = {}
-    settings: dict[str, dict[str, str]] = {}
+    settings: Best = {}
     for number, alternative in enumerate(alternatives):
         keys = _keys([*alternative, *grid])
         if len(alternatives) > 1:  # what tells the alternatives apart
-            fixed = [word.partition("=")[0] for word in alternative[1:]]
-            keys = list(dict.fromkeys([*fixed, *keys]))
+            keys = list(dict.fromkeys([*by_key(alternative[1:]), *keys]))
         words = [*alternative, *grid, *run.places, _seeds(run.tuning_seeds)]
         for one in _sweep(run, question, words, folder / f"tuning_{number}"):
-            place, own = _values(one, _keys(run.places)), _values(one, keys)
-            name = _name(own)
-            settings[name] = own
-            loss = one.final(run.chosen_by)
-            losses.setdefault((_name(place), number, name), []).append(loss)
-            rows.append(_row(question, TUNING, method, one, place, own, metric=run.chosen_by))
-    best: dict[str, tuple[float, int, dict[str, str]]] = {}
-    for (place_name, number, name), found in losses.items():
-        mean = sum(found) / len(found)
-        complete = len(found) == len(run.tuning_seeds) and math.isfinite(mean)
-        if complete and (place_name not in best or mean < best[place_name][0]):
-            best[place_name] = mean, number, settings[name]
+            own = _values(one, keys)
+            settings[_name(own)] = number, own
+            rows.append(about | _measured(run, one, own, run.chosen_by, one.rounds))
+    tried = pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
+    losses = tried.groupby(["place", "settings"], sort=False)["value"]
+    means = losses.mean()[losses.count() == len(run.tuning_seeds)]
+    least = means[np.isfinite(means)].groupby("place", sort=False).idxmin()
     places = combinations(run.places)
-    if len(best) < places:  # the method would be judged untuned, or be left out
+    if len(least) < places:  # the method would be judged untuned, or be left out
         raise FedprivError(
-            f"{question}, {method}: at {places - len(best)} of {places} places all settings diverge"
+            f"{question}, {method}: at {places - len(least)} of {places} places all settings "
+            "diverge"
         )
-    return rows, {place: (number, own) for place, (_, number, own) in best.items()}
+    return rows, {place: settings[name] for place, name in least}
 
 
 def _decide(
-    run: Replication,
-    question: str,
-    method: str,
-    *,
-    folder: Path,
-    best: Mapping[str, tuple[int, dict[str, str]]],
+    run: Replication, question: str, method: str, *, folder: Path, best: Best
 ) -> Iterator[Row]:
     """The rows of the deciding runs; without `best`, of the method as it is."""
+    about = {"question": question, "phase": DECIDING, "method": method}
     metrics = sorted({one.metric for one in run.comparisons})
     alternatives = run.alternatives(question, method)
     given = [*run.places, *run.grid(question, method)]
-    fixed = {word.partition("=")[0]: word for word in given if "," not in word}
-    if best:
-        sweeps = [
-            (alternatives[number], own, place.split(", ") if place else [])
-            for place, (number, own) in best.items()
-        ]
-    else:
-        sweeps = [(alternatives[0], {}, [word for word in run.places if "," in word])]
+    fixed = by_key(word for word in given if "," not in word)
+    sweeps = [
+        (alternatives[number], own, place.split(", ") if place else [])
+        for place, (number, own) in best.items()
+    ] or [(alternatives[0], {}, [word for word in run.places if "," in word])]
     for number, (alternative, own, place_words) in enumerate(sweeps):
         # `best` has the keys with several values.
-        chosen = fixed | {word.partition("=")[0]: word for word in alternative}
-        chosen |= {key: f"{key}={value}" for key, value in own.items()}
+        chosen = fixed | by_key(alternative) | {key: f"{key}={own[key]}" for key in own}
         words = [*chosen.values(), *place_words, _seeds(run.seeds)]
         runs = _sweep(run, question, words, folder / f"deciding_{number}")
         wanted = combinations(words)
@@ -109,12 +101,8 @@ def _decide(
                 f"{question}, {method}: {wanted - len(runs)} of {wanted} deciding runs diverge"
             )
         for one in runs:
-            place = _values(one, _keys(run.places))
-            for metric in metrics:
-                for round in one.metrics["round"]:
-                    yield _row(
-                        question, DECIDING, method, one, place, own, metric=metric, round=int(round)
-                    )
+            for metric, round in product(metrics, one.metrics["round"]):
+                yield about | _measured(run, one, own, metric, int(round))
 
 
 def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> list[Run]:
@@ -149,11 +137,11 @@ def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> l
     ]
 
 
-def _seeds(seeds: tuple[int, ...]) -> str:
+def _seeds(seeds: Sequence[int]) -> str:
     return f"seed={','.join(map(str, seeds))}"
 
 
-def _keys(words: list[str] | tuple[str, ...]) -> list[str]:
+def _keys(words: Sequence[str]) -> list[str]:
     """The keys with several values."""
     return [key for key, _, values in (word.partition("=") for word in words) if "," in values]
 
@@ -176,31 +164,19 @@ def _name(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
-def _row(
-    question: str,
-    phase: str,
-    method: str,
-    run: Run,
-    place: Mapping[str, str],
-    own: Mapping[str, str],
-    *,
-    metric: str,
-    round: int | None = None,
+def _measured(
+    replication: Replication, run: Run, settings: Mapping[str, str], metric: str, round: int
 ) -> Row:
-    last = run.rounds if round is None else round
+    """A metric of a run at a round, where and how it was run, and its epsilons."""
     observer = run.config["algo"].get("observer", run.observer)  # whom the noise is made for
     certified, claimed = run.final_epsilons(observer)
-    value = float(run.metrics.set_index("round")[metric].loc[last])
-    return Row(
-        question=question,
-        phase=phase,
-        method=method,
-        place=_name(place),
-        settings=_name(own),
-        seed=run.seed,
-        round=last,
-        metric=metric,
-        value=value,
-        certified=certified,
-        claimed=claimed,
-    )
+    return {
+        "place": _name(_values(run, _keys(replication.places))),
+        "settings": _name(settings),
+        "seed": run.seed,
+        "round": round,
+        "metric": metric,
+        "value": float(run.metrics.set_index("round")[metric].loc[round]),
+        "certified": certified,
+        "claimed": claimed,
+    }

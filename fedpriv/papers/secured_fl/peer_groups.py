@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
-from fedpriv.papers.ledger.results import DECIDING, Row
+from fedpriv.papers.ledger.results import measurement
 from fedpriv.papers.secured_fl.peer_transcripts import transcript
 from fedpriv.reports.canvas import Axes, plt, save
 from fedpriv.reports.number_table import write_records
@@ -103,28 +103,23 @@ def count_partitions(folder: Path, profile: str) -> None:
     write_records(folder / "partitions.csv", rows)
 
 
-def count_by_run(say: Callable[[str], None]) -> Iterator[Row]:
+def count_by_run(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Fig. 6 with the authors' draws: the number of partitions that each run finds."""
-    for size, numbers in NUMBERS.items():
-        for n in numbers:
-            say(f"groups of {size}, {n} peers")
-            for method, rollback in (("with rollback", ROLLBACK), ("as printed", None)):
-                for run in range(COUNTED_RUNS):
-                    rng = random.Random(f"{size}/{n}/{run}")
-                    found = randomised((size,) * (n // size), rng, rollback=rollback, trials=DRAWS)
-                    yield Row(
-                        question="curve",
-                        phase=DECIDING,
-                        method=method,
-                        place=f"size={size}, peers={n}",
-                        settings="",
-                        seed=run,
-                        round=0,
-                        metric="partitions",
-                        value=len(found),
-                        certified=math.inf,
-                        claimed=math.nan,
-                    )
+    for size, n in ((size, n) for size, numbers in NUMBERS.items() for n in numbers):
+        say(f"groups of {size}, {n} peers")
+        for method, rollback in (("with rollback", ROLLBACK), ("as printed", None)):
+            for run in range(COUNTED_RUNS):
+                rng = random.Random(f"{size}/{n}/{run}")
+                found = randomised((size,) * (n // size), rng, rollback=rollback, trials=DRAWS)
+                yield measurement(
+                    method=method,
+                    place=f"size={size}, peers={n}",
+                    seed=run,
+                    round=0,
+                    metric="partitions",
+                    value=float(len(found)),
+                    certified=math.inf,
+                )
 
 
 def _partition_counts(size: int, n: int, runs: int) -> dict[str, float]:

@@ -3,37 +3,37 @@
 Every job of the experiment runs in this process, so that each party can be timed: a silo, on
 average over the silos, and the server. python-paillier is used as published: one power and one sum
 for every user and parameter, an encryption for every user, a decryption for every parameter. It is
-timed in the same process on a small part, and scaled.
+timed in the same process on a small part, and scaled. Local training is what silos report, in
+wall-clock seconds.
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
-from fedpriv.aggregation.base import SERVER, Respond, SiloProtocol
-from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+from fedpriv.aggregation.base import SERVER
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.papers.experiments import profile_words
-from fedpriv.parties.party import Mail, Memory, Party, PartySpec
+from fedpriv.papers.ledger.results import measurement
+from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.reports.canvas import Axes, Figure, plot_band, plt, save
 from fedpriv.reports.number_table import write_records
-from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import Broadcast, Query, SetUp
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.query import SiloReport
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.help import conf_dir
-from fedpriv.training.contributions import Contributions
+
+if TYPE_CHECKING:
+    from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 
 KEYS, BLINDING, TRAINING, WEIGHTING, DECRYPTION = PHASES = (
     "key exchange",
@@ -52,148 +52,91 @@ USUAL = {"users": 20, "parameters": 16}
 SETTING = ["data", "users", "silos", "parameters"]
 
 
-@dataclass
-class ExchangeTimes:
-    """Processor seconds of one exchange.
-
-    steps: by party and step.
-    training: the part of each silo for local training.
-    """
-
-    steps: dict[tuple[str, int], float] = field(default_factory=dict)
-    training: dict[str, float] = field(default_factory=dict)
-
-    def seconds(self, *, server: bool, start: int = 0, stop: float = math.inf) -> float:
-        """The server's time from step `start` to before `stop`, or a silo's on average."""
-        mine = {key: spent for key, spent in self.steps.items() if (key[0] == SERVER) == server}
-        parties = {name for name, _ in mine}
-        total = sum(spent for (_, step), spent in mine.items() if start <= step < stop)
-        return total / max(1, len(parties))
-
-
-@dataclass(frozen=True)
 class TimedEngine(Engine):
-    """One process that notes the processor seconds of each party, step and exchange."""
-
-    exchanges: list[ExchangeTimes] = field(default_factory=list)
+    """One process that notes the processor seconds of each party and step."""
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        return TimedSession(specs, memories, self.exchanges)
+        return TimedSession(specs, memories)
 
 
 class TimedSession(InProcessSession):
-    """A session that adds an entry to `exchanges` for each exchange."""
+    """Parties in this process, timed one by one.
 
-    def __init__(
-        self,
-        specs: Mapping[str, PartySpec],
-        memories: Mapping[str, Memory],
-        exchanges: list[ExchangeTimes],
-    ) -> None:
+    steps: a row for each exchange, step and party: its processor seconds, and those of them in
+        which a silo trained.
+    """
+
+    def __init__(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> None:
         super().__init__(specs, memories)
-        self.exchanges = exchanges
-        self.step = 0
+        self.steps: list[dict[str, Any]] = []
+        self.exchange = -1
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         super().begin(tasks)
-        self.exchanges.append(ExchangeTimes())
+        self.exchange += 1
         self.step = 0
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
         answers: dict[str, Sent | Returned | None] = {}
         for name in sorted(mail):
             since = time.process_time()
-            answers[name] = answer(self.parties[name], mail[name])
-            self.exchanges[-1].steps[name, self.step] = time.process_time() - since
+            said = answers[name] = answer(self.parties[name], mail[name])
+            row = {"exchange": self.exchange, "step": self.step, "party": name}
+            row |= {"seconds": time.process_time() - since}
+            report = said.learned if isinstance(said, Returned) else None
+            trained = report.seconds if isinstance(report, SiloReport) else 0.0
+            self.steps.append(row | {"training": trained})
         self.step += 1
         return answers
 
 
-@dataclass(frozen=True)
-class TimedWeighting(PrivateWeighting):
-    """Private weighting on a `TimedEngine`; notes the time of local training too."""
-
-    exchanges: list[ExchangeTimes] = field(default_factory=list)
-
-    def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
-        return TimedSilo(name, super().silo(name, silos, weighting), self.exchanges)
-
-
-@dataclass
-class TimedSilo(SiloProtocol):
-    """A silo's protocol that times how long its contributions take.
-
-    name: of the silo.
-    protocol: the silo's own protocol.
-    exchanges: the times; the last entry is the current exchange.
-    """
-
-    name: str
-    protocol: SiloProtocol
-    exchanges: list[ExchangeTimes]
-
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
-        self.protocol.signer = self.signer
-        return self.protocol.setup(task, counts)
-
-    def query(self, query: Query, respond: Respond) -> Party:
-        def timed(broadcast: Broadcast) -> LocalJob:
-            job = respond(broadcast)
-            return replace(job, steps=self._timed(job.contributions))
-
-        return self.protocol.query(query, timed)
-
-    def _timed(self, blocks: Iterator[Contributions]) -> Iterator[Contributions]:
-        training = self.exchanges[-1].training
-        while True:
-            since = time.process_time()
-            block = next(blocks, None)
-            training[self.name] = training.get(self.name, 0.0) + time.process_time() - since
-            if block is None:
-                return
-            yield block
-
-
-def by_phase(setup: ExchangeTimes, queries: list[ExchangeTimes]) -> dict[str, float]:
+def by_phase(steps: pd.DataFrame) -> dict[str, float]:
     """Seconds of each phase: from the set-up, and on average over the queries.
+
+    steps: as of a `TimedSession`; exchange 0 is the set-up.
 
     Phases of silos are averaged over the silos.
     """
-    spans = {KEYS: (0, BLINDING_STEP), BLINDING: (BLINDING_STEP, math.inf)}
-    phases = {
-        phase: sum(setup.seconds(server=who, start=start, stop=stop) for who in (False, True))
-        for phase, (start, stop) in spans.items()
+    setup = steps["step"].lt(BLINDING_STEP).map({True: KEYS, False: BLINDING})
+    part = setup.where(steps["exchange"] == 0, "queries")
+    role = steps["party"].eq(SERVER).map({True: "server", False: "silo"})
+    parties = steps.groupby(role)["party"].nunique()
+    total = steps.groupby([part, role])[["seconds", "training"]].sum()
+    mean = total.div(parties, axis=0, level=1)
+    seconds = mean["seconds"]
+    training, silo, server = (
+        float(each) / steps["exchange"].max()
+        for each in (
+            mean["training"]["queries", "silo"],
+            seconds["queries", "silo"],
+            seconds["queries", "server"],
+        )
+    )
+    return {
+        KEYS: float(seconds[KEYS].sum()),
+        BLINDING: float(seconds[BLINDING].sum()),
+        TRAINING: training,
+        WEIGHTING: silo - training,
+        DECRYPTION: server,
     }
-    training = [sum(query.training.values()) / len(query.training) for query in queries]
-    silos = [query.seconds(server=False) for query in queries]
-    phases[TRAINING] = float(np.mean(training))
-    phases[WEIGHTING] = float(np.mean(np.subtract(silos, training)))
-    phases[DECRYPTION] = float(np.mean([query.seconds(server=True) for query in queries]))
-    return phases
 
 
 def measure(exp: Experiment) -> dict[str, float]:
     """Seconds of each phase of one job with private weighting, and of python-paillier."""
     from fedpriv.runtime import prepare
 
-    exchanges: list[ExchangeTimes] = []
-    weighting = cast("PrivateWeighting", exp.aggregation)
-    timed = replace(
-        exp,
-        engine=TimedEngine(exchanges),
-        aggregation=TimedWeighting(**vars(weighting), exchanges=exchanges),
-    )
-    with prepare(timed) as prepared:
+    with prepare(replace(exp, engine=TimedEngine())) as prepared:
         state = prepared.state
         for number in range(1, exp.options.rounds + 1):
             state = prepared.run_round(prepared.queries(number), state).state
         held = float(np.mean([len(data.users) for data in prepared.silo_data]))
-    setup, *queries = exchanges
+        steps = cast("TimedSession", prepared.session).steps
     users = exp.federation.n_users
     size = exp.federation.n_parameters
+    weighting = cast("PrivateWeighting", exp.aggregation)
     pair, encryption, decryption = phe_seconds(weighting.key_bits)
     phe = dict(zip(PHE, (held * size * pair, users * encryption + size * decryption)))
-    return by_phase(setup, queries) | phe
+    return by_phase(pd.DataFrame(steps)) | phe
 
 
 def phe_seconds(key_bits: int) -> tuple[float, float, float]:
@@ -223,17 +166,13 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
 
 def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
     """Run the jobs of an experiment one by one; write protocol_time.csv into a folder."""
-    rows = [
-        row | {"phase": phase, "seconds": spent}
-        for row, seconds in measured(f"experiment={name}", *profile_words(name, profile))
-        for phase, spent in seconds.items()
-    ]
+    rows = list(measured(f"experiment={name}", *profile_words(name, profile)))
     write_records(folder / "protocol_time.csv", rows)
     return pd.DataFrame(rows)
 
 
-def measured(*words: str) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
-    """Setting and seconds by phase of each job of a command line."""
+def measured(*words: str) -> Iterator[dict[str, Any]]:
+    """Setting and seconds of each job and phase of a command line."""
     for config in compose_jobs(CommandLine.parse(list(words)), conf_dir()):
         exp = build(config)
         sizes = exp.federation
@@ -244,39 +183,66 @@ def measured(*words: str) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
             "parameters": sizes.n_parameters,
             "seed": exp.options.seed,
         }
-        yield row, measure(exp)
+        for phase, spent in measure(exp).items():
+            yield row | {"phase": phase, "seconds": spent}
+
+
+def hospitals(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Fig. 11 for the ledger: heart disease and TCGA-BRCA, 10 and 100 users.
+
+    What the paper calls local training is `TRAINING` and `WEIGHTING` here: it counts a silo's work
+    on ciphertexts.
+    """
+    return _ledger_rows(("fig11", "0,1,2,3,4"), ("data", "users"), say)
+
+
+def growing_sizes(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Fig. 12 for the ledger: artificial records, 16 to 107 parameters, 10 to 40 users."""
+    return _ledger_rows(("fig12", "0,1"), ("parameters", "users"), say)
+
+
+def _ledger_rows(
+    figure: tuple[str, str], keys: tuple[str, ...], say: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    name, seeds = figure
+    for row in measured(f"experiment=uldp_fl/{name}", "rounds=1", f"seed={seeds}"):
+        place = ", ".join(f"{key}={row[key]}" for key in keys)
+        say(f"{place}, seed {row['seed']}, {row['phase']}")
+        yield measurement(
+            method=row["phase"],
+            place=place,
+            seed=row["seed"],
+            round=1,
+            metric="seconds",
+            value=row["seconds"],
+        )
 
 
 def phases(table: pd.DataFrame, out: Path) -> None:
     """Fig. 11: a group of bars for each data set and number of users."""
-    groups = list(dict.fromkeys(table[SETTING].itertuples(index=False, name=None)))
+    groups = table.groupby([*SETTING, "phase"], sort=False)["seconds"]
+    means = groups.mean().unstack(sort=False)
+    errors = groups.std(ddof=0).unstack(sort=False)
     names = [*PHASES, *PHE]
     figure, axis = plt.subplots(figsize=(10, 4.8), layout="constrained")
     width = 0.8 / len(names)
     for place, phase in enumerate(names):
-        parts = [
-            table[(table[SETTING] == group).all(axis=1) & (table["phase"] == phase)]["seconds"]
-            for group in groups
-        ]
-        heights = [part.mean() for part in parts]
-        errors = [part.std(ddof=0) for part in parts]
-        x = np.arange(len(groups)) + (place - (len(names) - 1) / 2) * width
         bars = axis.bar(
-            x,
-            heights,
+            np.arange(len(means)) + (place - (len(names) - 1) / 2) * width,
+            means[phase],
             width,
-            yerr=errors if max(errors) else None,
+            yerr=errors[phase] if errors[phase].any() else None,
             label=_label(phase),
             color=_color(phase),
             alpha=0.5 if phase in PHE else 1.0,
             hatch="//" if phase in PHE else None,
         )
-        axis.bar_label(bars, [f"{height:.2g}" for height in heights], fontsize=6, padding=1)
+        axis.bar_label(bars, [f"{height:.2g}" for height in means[phase]], fontsize=6, padding=1)
     labels = [
         f"{data}\n{users} users, {silos} silos, {size} parameters"
-        for data, users, silos, size in groups
+        for data, users, silos, size in means.index
     ]
-    axis.set_xticks(range(len(groups)), labels, fontsize=8)
+    axis.set_xticks(range(len(means)), labels, fontsize=8)
     axis.set(yscale="log", ylabel="processor seconds")
     _finish(figure, [axis], table, out=out)
 

@@ -1,7 +1,7 @@
 """The ledger: every figure has an entry, answers rest on tests or on results, seeds are apart."""
 
 import re
-from itertools import pairwise
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from fedpriv.data.shakespeare import Shakespeare
 from fedpriv.papers.claimed_certified import all_counterexamples
 from fedpriv.papers.ledger import results
 from fedpriv.papers.ledger.command import PROGRAMS
-from fedpriv.papers.ledger.entries import entries
+from fedpriv.papers.ledger.entries import ANSWERS, QUESTIONS, by_key, entries
 from fedpriv.papers.ledger.results import DECIDING, TUNING
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.uldp_fl.protocol_time import (
@@ -38,12 +38,12 @@ from scripts.ledger import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-EPSILONS = ("certified", "claimed")
 RUN = [entry.name for entry in entries().values() if entry.replication]
 
 
-def rows(name):
-    return results.read(results.path(name, RESULTS))
+def rows(name, phase=DECIDING):
+    table = results.read(results.path(name, RESULTS))
+    return table[table["phase"] == phase]
 
 
 def test_every_figure_has_an_entry_and_every_paper_a_page():
@@ -58,6 +58,7 @@ def test_an_answer_rests_on_tests_that_exist_or_on_results(name):
     assert entry.claim
     assert entry.place
     for question, one in entry.answers.items():
+        assert one.answer in ANSWERS
         run = entry.replication and question in entry.replication.cases
         program = name in PROGRAMS
         assert one.tests or run or program or one.answer in ("not run", "not resolved"), question
@@ -67,6 +68,23 @@ def test_an_answer_rests_on_tests_that_exist_or_on_results(name):
             assert re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE), test
     if any(one.answer == "not run" for one in entry.answers.values()):
         assert entry.hours is not None or name == "uldp_fl/fig9"
+
+
+def test_a_replication_is_fair():
+    """Its claims name its methods, what is tuned has seeds for it, and nothing is set twice."""
+    for run in (entries()[name].replication for name in RUN):
+        assert {*run.cases} <= {*QUESTIONS}
+        for one in run.comparisons:
+            assert {one.first, one.second} <= {*run.methods}
+            assert one.says in ("lower", "higher")
+            assert one.quantifier in ("every", "most", "mean", "close")
+        for question, method in product(run.cases, run.methods):
+            alternatives, grid = run.alternatives(question, method), run.grid(question, method)
+            assert not grid or run.tuning_seeds
+            assert grid or len(alternatives) == 1
+            for words in alternatives:
+                every = [*words, *grid, *run.places]
+                assert len(by_key(every)) == len(every)
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -82,50 +100,35 @@ def test_an_answer_of_a_replication_is_what_its_results_decide(name):
 @pytest.mark.parametrize("name", RUN)
 def test_the_seeds_that_choose_do_not_decide(name):
     run = entries()[name].replication
-    found = {
-        phase: {row.seed for row in rows(name) if row.phase == phase}
-        for phase in (TUNING, DECIDING)
-    }
-    assert not found[TUNING] & found[DECIDING]
-    assert found[TUNING] <= {*run.tuning_seeds}
-    assert found[DECIDING] <= {*run.seeds}
+    assert not {*run.tuning_seeds} & {*run.seeds}
+    assert {*rows(name, TUNING)["seed"]} <= {*run.tuning_seeds}
+    assert {*rows(name)["seed"]} <= {*run.seeds}
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_the_settings_that_decide_have_the_least_mean_loss_on_the_tuning_seeds(name):
-    losses, deciding = {}, {}
-    for row in rows(name):
-        key = (row.question, row.method, row.place)
-        if row.phase == TUNING:
-            losses.setdefault(key, {}).setdefault(row.settings, []).append(row.value)
-        elif row.settings:
-            deciding.setdefault(key, set()).add(row.settings)
-    assert {*deciding} == {*losses}
-    for key, by_settings in losses.items():
-        most = max(map(len, by_settings.values()))
-        means = {
-            one: sum(values) / len(values)
-            for one, values in by_settings.items()
-            if len(values) == most
-        }
-        [chosen] = deciding[key]
-        assert means[chosen] == min(means.values()), key
+    place = ["question", "method", "place"]
+    losses = rows(name, TUNING).groupby([*place, "settings"])["value"].agg(["count", "mean"])
+    most = losses["count"].groupby(place).transform("max")
+    means = losses["mean"][losses["count"] == most]
+    tuned = rows(name)[rows(name)["settings"] != ""]
+    assert {*tuned.groupby(place).groups} == {*means.groupby(place).groups}
+    chosen = tuned[[*place, "settings"]].drop_duplicates().set_index(place)["settings"]
+    assert chosen.index.is_unique
+    for key, settings in chosen.items():
+        assert means[(*key, settings)] == means[key].min(), key
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_every_method_runs_on_the_same_seeds_at_equal_certificates(name):
     run = entries()[name].replication
-    for question in {row.question for row in rows(name)}:
-        here = [row for row in rows(name) if (row.question, row.phase) == (question, DECIDING)]
-        seeds = {}
-        for row in here:
-            seeds.setdefault((row.method, row.place), set()).add(row.seed)
-        assert {method for method, _ in seeds} == {*run.methods}
-        assert len({frozenset(each) for each in seeds.values()}) == 1
+    for question, here in rows(name).groupby("question"):
+        seeds = here.groupby(["method", "place"])["seed"].agg(frozenset)
+        assert {*seeds.index.get_level_values("method")} == {*run.methods}
+        assert seeds.nunique() == 1
         if question == "conclusion":
-            for place in {row.place for row in here}:
-                certified = [row.certified for row in here if row.place == place]
-                assert max(certified) <= min(certified) * 1.001
+            certified = here.groupby("place")["certified"].agg(["min", "max"])
+            assert (certified["max"] <= certified["min"] * 1.001).all()
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.stem)
@@ -163,57 +166,51 @@ def test_the_peers_differences_are_those_of_the_table():
                 assert f"{below:.2f}" in said, (data, peers, method)
 
 
+def by_place(name):
+    """The values of each method, with the numbers in the name of the place as columns."""
+    table = rows(name)
+    return table.join(table["place"].str.extractall(r"(\w+)=(\d+)").pipe(numbers_of))
+
+
+def numbers_of(found):
+    return found.droplevel(1).pivot(columns=0)[1].astype(int)
+
+
 def test_partitions_grow_with_the_peers():
     """SecureD-FL, Fig. 6 with the authors' draws; 4 for 9 peers and 5 for 15 (section VI-A)."""
-    counts = {}
-    for row in rows("secured_fl/fig6"):
-        size, peers = (int(word.partition("=")[2]) for word in row.place.split(", "))
-        counts.setdefault((row.method, size), {}).setdefault(peers, []).append(row.value)
+    table = by_place("secured_fl/fig6")
+    counts = table.groupby(["method", "size", "peers"])["value"].agg(["min", "mean", "max"])
     for size in (3, 4):
-        by_peers = counts["with rollback", size]
-        means = [sum(values) / len(values) for _, values in sorted(by_peers.items())]
-        assert all(one < other for one, other in pairwise(means))
-    assert set(counts["with rollback", 3][9]) == {4}
-    assert set(counts["with rollback", 3][15]) == {5}
-    assert max(counts["with rollback", 3][57]) == 19
-    found = [one for n, values in counts["as printed", 3].items() if n >= 15 for one in values]
-    assert (min(found), max(found)) == (1, 6)
+        assert counts.loc["with rollback", size]["mean"].diff()[1:].gt(0).all()
+    rollback = counts.loc["with rollback", 3]
+    assert rollback.loc[9].tolist() == [4, 4, 4]
+    assert rollback.loc[15].tolist() == [5, 5, 5]
+    assert rollback.loc[57, "max"] == 19
+    printed = counts.loc["as printed", 3].loc[15:]
+    assert (printed["min"].min(), printed["max"].max()) == (1, 6)
 
 
 def test_a_silos_work_dominates_private_weighting_and_grows():
     """Uldp-FL, Fig. 11: what the paper calls local training includes work on ciphertexts."""
-    seconds = {}
-    for row in rows("uldp_fl/fig11"):
-        seconds.setdefault((row.place, row.method), []).append(row.value)
-    means = {key: sum(values) / len(values) for key, values in seconds.items()}
-    for phe in (False, True):
-        weighting, server = PHE if phe else (WEIGHTING, DECRYPTION)
+    means = rows("uldp_fl/fig11").groupby(["place", "method"])["value"].mean().unstack()
+    for weighting, server in ((WEIGHTING, DECRYPTION), PHE):
+        silo = means[TRAINING] + means[weighting]
+        assert (silo > means[[KEYS, BLINDING, server]].max(axis=1)).all()
         for data in ("heart_disease", "tcga_brca"):
-            silos = []
-            for users in (10, 100):
-                place = f"data={data}, users={users}"
-                silos.append(means[place, TRAINING] + means[place, weighting])
-                others = [means[place, phase] for phase in (KEYS, BLINDING, server)]
-                assert silos[-1] > max(others)
-            assert silos[0] < silos[1]
+            assert silo[f"data={data}, users=10"] < silo[f"data={data}, users=100"]
 
 
 def test_a_silos_work_grows_linearly_with_parameters_and_users():
     """Uldp-FL, Fig. 12, with the library that the authors use."""
-    seconds = {}
-    for row in rows("uldp_fl/fig12"):
-        seconds.setdefault(row.place, {}).setdefault(row.method, []).append(row.value)
-    rates = []
-    for place, measured in seconds.items():
-        parameters, users = (int(word.partition("=")[2]) for word in place.split(", "))
-        means = {method: sum(values) / len(values) for method, values in measured.items()}
-        weighting, server = PHE
-        silo = means[TRAINING] + means[weighting]
-        assert silo > max(means[KEYS], means[BLINDING], means[server])
-        rates.append(1000 * silo / (parameters * users))
+    table = by_place("uldp_fl/fig12")
+    means = table.groupby(["parameters", "users", "method"])["value"].mean().unstack()
+    weighting, server = PHE
+    silo = means[TRAINING] + means[weighting]
+    assert (silo > means[[KEYS, BLINDING, server]].max(axis=1)).all()
+    rates = 1000 * silo / [parameters * users for parameters, users in silo.index]
     assert len(rates) == 16
     said = entries()["uldp_fl/fig12"].answers["curve"].found
-    assert f"{min(rates):.1f} to {max(rates):.1f} milliseconds" in said
+    assert f"{rates.min():.1f} to {rates.max():.1f} milliseconds" in said
 
 
 def test_accuracies_beside_table_ii_are_those_of_the_peers_results():
@@ -241,13 +238,10 @@ def test_the_records_beside_table_i_are_those_that_are_loaded(real_root):
         assert text.endswith(": " + " / ".join(f"{number:,}" for number in counted))
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if rows(name)])
+@pytest.mark.parametrize("name", RUN)
 def test_no_run_counts_twice(name):
-    keys = [
-        tuple(value for key, value in vars(row).items() if key not in ("value", *EPSILONS))
-        for row in rows(name)
-    ]
-    assert len(set(keys)) == len(keys)
+    table = results.read(results.path(name, RESULTS))
+    assert not table.drop(columns=["value", "certified", "claimed"]).duplicated().any()
 
 
 def test_every_result_has_a_picture():
