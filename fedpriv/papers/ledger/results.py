@@ -98,12 +98,12 @@ def decide(entry: Entry, question: str, table: pd.DataFrame) -> list[Decision]:
         return []
     key = ["method", "metric", "round", "seed"]
     values = here.pivot(index=key, columns="place", values="value")
-    values = values[sorted(map(str, here["place"].unique()), key=place_order)]
+    places: list[str] = sorted(map(str, here["place"].unique()), key=place_order)
     comparisons = [
         one for one in entry.replication.comparisons if question in (one.questions or (question,))
     ]
     found = [
-        differences(one, _values(values, one, one.first), _values(values, one, one.second))
+        differences(one, *(_values(values[places], one, name) for name in (one.first, one.second)))
         for one in comparisons
     ]
     return [Decision(one, row, answer(one, row)) for one, row in zip(comparisons, corrected(found))]
