@@ -1,7 +1,6 @@
 """Descriptions of parties travel as data: they come back unchanged, and reading them runs no code
 but that of dataclasses."""
 
-import json
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -120,10 +119,6 @@ def test_a_class_that_no_other_process_can_import_is_one_line():
         describe(Hidden(), "silo0")
 
 
-def forged(**node):
-    return json.dumps(node), []
-
-
 ROLE = "scripted_parties:Role"
 
 
@@ -131,61 +126,38 @@ ROLE = "scripted_parties:Role"
     "message",
     [
         b"cos\nsystem\n(S'true'\ntR.",
-        ("{", []),
-        ("[]", []),
-        ("{}", []),
-        ("[" * 100_000, []),
-        forged(**{"class": "os:system", "fields": {"command": "touch ran"}}),
-        forged(**{"class": "subprocess:Popen", "fields": {"args": ["touch", "ran"]}}),
-        forged(**{"class": "builtins:exec", "fields": {"source": "open('ran', 'w')"}}),
-        forged(**{"class": "no.such.module:X", "fields": {}}),
-        forged(**{"class": f"{Role.__module__}:Role.open.__globals__", "fields": {}}),
-        forged(**{"class": ROLE, "fields": {"unknown": 1}}),
-        forged(**{"class": ROLE, "fields": {"belongings": {"array": 0}}}),
-        forged(**{"class": f"{__name__}:Held", "fields": {"number": 1}}),
-        forged(enum="os:system", name="x"),
-        (json.dumps({"class": ROLE, "fields": {"belongings": {"array": 0}}}), ["no array"]),
+        (),
+        ("list", 1),
+        ("list", []),
+        ("dict", [1]),
+        (["list"], []),
+        ("os:system", {"command": "touch ran"}),
+        ("subprocess:Popen", {"args": ("list", ["touch", "ran"])}),
+        ("builtins:exec", {"source": "open('ran', 'w')"}),
+        ("no.such.module:X", {}),
+        (":X", {}),
+        (f"{Role.__module__}:Role.open.__globals__", {}),
+        (ROLE, {"unknown": 1}),
+        (ROLE, {"belongings": ("tensor", "no array")}),
+        (ROLE, ["belongings"]),
+        (f"{__name__}:Held", {"number": 1}),
+        (f"{__name__}:Colour", "GREEN"),
+        ("os:system", "x"),
     ],
     ids=lambda message: str(message)[:60],
 )
 def test_forged_descriptions_run_nothing_and_are_one_error(message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"description|no class|dataclass|cannot be imported|Expecting"
-    ):
+    with pytest.raises(ValueError, match=r"descri|no class|dataclass|cannot be imported"):
         restore(message)
     assert not list(tmp_path.iterdir())
-
-
-RUNS_WHEN_IMPORTED = """\
-from pathlib import Path
-Path("ran").touch()
-raise SystemExit(3)
-"""
-
-
-@pytest.mark.parametrize(
-    "path", ["forged_script:X", "forged_script:X.Y", "forged_package.__main__:X", "this:X", ":X"]
-)
-def test_a_module_without_the_class_is_not_imported(path, tmp_path, monkeypatch, capsys):
-    """Importing a script runs it. `this` prints a poem, other modules of Python open a browser."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    Path("forged_script.py").write_text(RUNS_WHEN_IMPORTED)
-    Path("forged_package").mkdir()
-    Path("forged_package/__init__.py").touch()
-    Path("forged_package/__main__.py").write_text(RUNS_WHEN_IMPORTED + "class X: ...\n")
-    with pytest.raises(ValueError, match="cannot be imported"):
-        restore(forged(**{"class": path, "fields": {}}))
-    assert not Path("ran").exists()
-    assert not capsys.readouterr().out
 
 
 def test_a_module_that_ends_the_process_is_one_error(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "forged_ends.py").write_text("class X: ...\nraise SystemExit(3)\n")
     with pytest.raises(ValueError, match="cannot be imported"):
-        restore(forged(**{"class": "forged_ends:X", "fields": {}}))
+        restore(("forged_ends:X", {}))
 
 
 def test_a_module_that_is_not_loaded_yet_is_imported(tmp_path, monkeypatch):
@@ -199,7 +171,7 @@ def test_a_module_that_is_not_loaded_yet_is_imported(tmp_path, monkeypatch):
         "    number: int\n"
         "    def open(self, memory): ...\n"
     )
-    restored = restore(forged(**{"class": "own_parts.spec:Own", "fields": {"number": 3}}))
+    restored = restore(("own_parts.spec:Own", {"number": 3}))
     assert restored.number == 3
 
 
