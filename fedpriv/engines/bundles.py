@@ -3,15 +3,12 @@
 Each message is read by itself, under the limits of `parties.messages`. The number of messages is
 bounded by the number of parties, so that a server may hear thousands of silos in one step.
 
-Layout: `MARK`, and for every message twice 8 bytes of length and an encoding: of a name, and of the
-message.
+Layout: `MARK`, and for every message 8 bytes of length and the encoding of its name and content.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.party import Mail
@@ -19,15 +16,12 @@ from fedpriv.parties.party import Mail
 MARK = b"m"
 """No encoding of a message begins with it."""
 LENGTH = 8
-_NOTHING = object()
 
 
 def bundled(mail: Mail) -> bytes:
     """Messages by receiver or sender. Raises MessageError when one has no encoding."""
-    parts = [encode(part) for letter in mail.items() for part in letter]
-    return MARK + b"".join(
-        piece for part in parts for piece in (len(part).to_bytes(LENGTH, "little"), part)
-    )
+    letters = map(encode, mail.items())
+    return MARK + b"".join(len(each).to_bytes(LENGTH, "little") + each for each in letters)
 
 
 def unbundled(data: bytes, most: float = math.inf) -> Mail:
@@ -37,26 +31,22 @@ def unbundled(data: bytes, most: float = math.inf) -> Mail:
 
     Raises MessageError for bytes that are no bundle.
     """
-    if data[: len(MARK)] != MARK:
+    if not data.startswith(MARK):
         raise MessageError("no bundle of messages")
     mail: Mail = {}
-    parts = _parts(memoryview(data)[len(MARK) :])
-    for name in parts:
-        if type(name) is not str or name in mail:
-            raise MessageError("not a message for each of different names")
-        mail[name] = next(parts, _NOTHING)
-        if mail[name] is _NOTHING:
-            raise MessageError("a name without a message")
-        if len(mail) > most:
-            raise MessageError(f"messages for more than {most} names")
-    return mail
-
-
-def _parts(data: memoryview) -> Iterator[Any]:
-    at = 0
+    at = len(MARK)
     while at < len(data):
         start = at + LENGTH
         at = start + int.from_bytes(data[at:start], "little")
         if at > len(data):
             raise MessageError("the bundle ends too early")
-        yield decode(bytes(data[start:at]))
+        letter = decode(data[start:at])
+        if type(letter) is not tuple or len(letter) != 2:
+            raise MessageError("not a name and a message")
+        name, message = letter
+        if type(name) is not str or name in mail:
+            raise MessageError("not a message for each of different names")
+        mail[name] = message
+        if len(mail) > most:
+            raise MessageError(f"messages for more than {most} names")
+    return mail

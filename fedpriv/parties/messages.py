@@ -1,7 +1,7 @@
 """Messages as bytes.
 
 The set of types is closed: reading foreign bytes runs no code. Reading takes at most `GROWTH` times
-the bytes' length and `ALLOWANCE` of memory.
+the bytes' length and `ALLOWANCE` of memory, since the number of values is limited.
 
 A message is None, a bool, an int of any size, a float, a str, bytes, a tuple, list or dict (keys:
 str or int) of messages, a numpy array or scalar of booleans or numbers, or a registered dataclass
@@ -33,30 +33,15 @@ LIMIT = 2**30
 DEPTH = 32
 """Deepest nesting of tuples, lists and dicts."""
 
-GROWTH, ALLOWANCE = 4, 2**19
-"""A message may take `GROWTH` times its bytes and `ALLOWANCE` bytes more in memory. Vectors, keys
-and sealed shares take less than that. Names and short arrays take a little more; the allowance
-covers those of 10,000 silos in one message."""
+VALUES, VALUE_BYTES = 2**16, 8
+"""A message may hold `VALUES` values, and one more for each `VALUE_BYTES` of its bytes: far more
+than honest parties send, whose vectors are arrays."""
 
-DTYPES = tuple(
-    np.dtype(code)
-    for code in (
-        "?",
-        "<i1",
-        "<i2",
-        "<i4",
-        "<i8",
-        "<u1",
-        "<u2",
-        "<u4",
-        "<u8",
-        "<f2",
-        "<f4",
-        "<f8",
-        "<c8",
-        "<c16",
-    )
-)
+GROWTH, ALLOWANCE = 32, 2**24
+"""What that means in memory: no value takes more than 256 bytes besides its own."""
+
+_NAMES = ("?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8")
+DTYPES = tuple(map(np.dtype, (*_NAMES, "<c16")))
 NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 """Shared by all arrays that are read: an own one would double the memory of a short array."""
 
@@ -254,12 +239,12 @@ def _int_bytes(value: int) -> bytes:
 
 class _Reader:
     """Reads a message from a buffer. Before anything is allocated, each length is compared with the
-    rest of the buffer and with the memory that is left."""
+    rest of the buffer."""
 
     def __init__(self, data: bytes) -> None:
         self.data = memoryview(data)
         self.at = 0
-        self.room = GROWTH * len(data) + ALLOWANCE
+        self.values = VALUES + len(data) // VALUE_BYTES
 
     def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
@@ -274,20 +259,11 @@ class _Reader:
             raise MessageError("the message ends too early")
         return count
 
-    def pay(self, size: int, passing: int = 0) -> None:
-        """Book the memory of an object.
-
-        size: bytes that CPython takes for it.
-        passing: bytes that its creation takes for a moment.
-
-        Raises MessageError when less is left.
-        """
-        self.room -= size
-        if self.room < passing:
-            raise MessageError("a message that would take far more memory than its own bytes")
-
     def message(self, depth: int) -> Any:
         _require_depth(depth - 1)
+        self.values -= 1
+        if self.values < 0:
+            raise MessageError("a message of too many values for its bytes")
         letter = bytes(self.take(1))
         if letter in _CONSTANTS:
             return _CONSTANTS[letter]
@@ -296,40 +272,27 @@ class _Reader:
         raise MessageError(f"no type has the letter {letter!r}")
 
     def number(self) -> float:
-        self.pay(24)
         number: float = struct.unpack("<d", self.take(8))[0]
         return number
 
     def raw(self) -> bytes:
-        content = self.take(self.count())
-        self.pay(33 + len(content))
-        return bytes(content)
+        return bytes(self.take(self.count()))
 
     def integer(self) -> int:
         content = self.take(self.count())
-        self.pay(28 + 2 * len(content), passing=33 + len(content))
         value = int.from_bytes(content, "little", signed=True)
         if _int_bytes(value) != content:
             raise MessageError("an int with needless bytes")
         return value
 
     def text(self) -> str:
-        content = self.take(self.count())
-        self.pay(49 + len(content), passing=33 + len(content))
-        plain = bytes(content)
-        if not plain.isascii():  # one wide character makes all of them four bytes long
-            self.pay(27 + 3 * len(content), passing=33 + 3 * len(content))
         try:
-            return plain.decode()
+            return str(self.take(self.count()), "utf-8")
         except UnicodeDecodeError as error:
             raise MessageError(str(error)) from error
 
     def items(self, depth: int, *, as_tuple: bool) -> Any:
-        count = self.count()
-        self.pay(72 + 8 * count, passing=72 + 8 * count if as_tuple else 0)
-        items = [None] * count
-        for place in range(count):
-            items[place] = self.message(depth + 1)
+        items = [self.message(depth + 1) for _ in range(self.count())]
         return tuple(items) if as_tuple else items
 
     def instance(self, depth: int) -> Any:
@@ -337,18 +300,14 @@ class _Reader:
         values = self.message(depth + 1)
         if cls is None or type(values) is not tuple or len(values) != len(fields(cls)):
             raise MessageError("not the fields of a registered class")
-        self.pay(200 + 16 * len(values))
         try:
             return cls(*values)
         except Exception as error:
             raise MessageError(f"{cls.__name__} refuses its values: {error}") from error
 
     def pairs(self, depth: int) -> dict[str | int, Any]:
-        count = self.count()
         pairs = dict[str | int, Any]()
-        slots = 1 << (3 * count // 2).bit_length() if count else 0  # at most two thirds are full
-        self.pay(72 + 20 * max(slots, 8 * bool(count)), passing=10 * slots)
-        for _ in range(count):
+        for _ in range(self.count()):
             key = self.message(depth + 1)
             if type(key) not in (str, int) or key in pairs:
                 raise MessageError("a key that is not a str or int, or comes twice")
@@ -362,7 +321,6 @@ class _Reader:
         shape = struct.unpack(f"<{dimensions}I", self.take(4 * dimensions))
         _require_shape(shape)
         content = self.take(math.prod(shape) * DTYPES[code].itemsize)
-        self.pay(100 + 16 * dimensions + len(content), passing=300 + 32 * dimensions)
         flat = np.frombuffer(content, DTYPES[code])
         if code == 0 and flat.view(np.uint8).max(initial=0) > 1:
             raise MessageError("a boolean that is neither 0 nor 1")
