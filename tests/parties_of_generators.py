@@ -14,6 +14,7 @@ from fedpriv.parties.party import Participant, Party, PartySpec, silo_name
 from fedpriv.parties.post import Post, contents
 from fedpriv.rounds.query import Broadcast, SetUp
 from fedpriv.rounds.weighting import UniformWeighting, Weighting
+from fedpriv.testing.faults import Faulty
 
 SESSION = b"s" * 16
 SIGNERS = {}
@@ -33,7 +34,11 @@ class Ready(PartySpec, Participant):
         return self.party
 
 
-def run(generators, traffic=None, engine=InProcess()):  # noqa: B008
+WATCHED = Faulty(InProcess(), ())
+"""Its messages are signed, so that tests may read and change them."""
+
+
+def run(generators, traffic=None, engine=WATCHED):
     """Run one exchange; what each party has learned, by name."""
     with engine.open({name: Ready(party) for name, party in generators.items()}, {}) as session:
         return session.run(dict.fromkeys(generators), traffic)

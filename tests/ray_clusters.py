@@ -1,16 +1,17 @@
-"""Ray for tests: one cluster on this machine for all sessions of a module."""
+"""Ray for tests: one cluster on this machine for all of them."""
 
 import os
 import tempfile
-from contextlib import contextmanager
 from unittest import mock
+
+import pytest
 
 STORE = 80 * 2**20
 """Bytes of a node's object store: about the least that Ray allows."""
 
 
-@contextmanager
-def ray_cluster():
+@pytest.fixture(scope="session")
+def cluster():
     from ray.cluster_utils import Cluster
 
     quiet = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.engines.base import Engine, Network, Returned, Sent, Session
+from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.errors import require
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
@@ -18,8 +18,8 @@ from fedpriv.util.work import Work, run_all
 SHARED, CHECKED = "shared", "checked"
 """How signatures between parties of one process are treated."""
 UNVERIFIED = (
-    "all parties run in this process, so a message is signed only if somebody reads its signature, "
-    "and a signature is verified once; engine.signatures=checked has each party verify all"
+    "all parties run in this process, so messages that nobody else reads are not signed, and a "
+    "signature is verified once; engine.signatures=checked has each party verify all"
 )
 WAITING_BYTES = 2**28
 """Most memory of results that waiting work may have together."""
@@ -31,9 +31,9 @@ class InProcess(Engine):
     order.
 
     signatures: SHARED: what one party has signed or verified, others of this process do not verify
-        again, and a message is hashed and signed only if somebody reads its signature. CHECKED:
-        each message is hashed and signed, and each signature verified by everybody who gets it, as
-        where parties have processes of their own. Results are the same.
+        again, and messages that nobody else reads are not signed. CHECKED: each message is hashed
+        and signed, and each signature verified by everybody who gets it, as where parties have
+        processes of their own. Results are the same.
     """
 
     signatures: str = SHARED
@@ -73,9 +73,9 @@ class InProcessSession(Session):
     def simulated(self) -> str:
         return UNVERIFIED if self.shared is not None else ""
 
-    def exchanging(self, network: Network) -> AbstractContextManager[object]:
+    def exchanging(self, *, watched: bool) -> AbstractContextManager[object]:
         if self.shared is not None:
-            self.shared.sealed = network.faithful
+            self.shared.unsigned = not watched
             self.shared.exchanged.clear()
         return sharing(self.shared)
 

@@ -1,10 +1,9 @@
 """What parties of one process need not compute twice.
 
-A simulation runs all parties in one process. Two kinds of work show nothing new there:
+A simulation runs all parties in one process. Three kinds of work show nothing new there:
 
-- A message that reaches its receiver as the very object that its sender made was not changed on
-  its way. Its content is hashed and signed only if somebody reads the signature: a recorder, an
-  encoder, or a receiver that got the message in another way (`parties.post`).
+- Where the network hands over the very objects that were sent, and nobody records them, messages
+  need no signatures (`parties.post`).
 - A signature that this process has made or verified is valid for the same key, signature and
   statement for ever (`crypto.signatures`).
 - Both parties of a key agreement compute the same secret (`crypto.x25519`).
@@ -27,14 +26,13 @@ MOST_SIGNATURES = 2**15
 class OneProcess:
     """What the parties of one session share.
 
-    sealed: whether messages between them are signed only if somebody reads the signature. The
-        network must then hand over what it was given.
+    unsigned: whether messages between them need no signatures.
     valid: signatures that are known to be valid: key, context, signature, statement.
     exchanged: Diffie-Hellman secrets of this exchange, by both public keys. Only who has one of the
         private keys looks one up.
     """
 
-    sealed: bool = True
+    unsigned: bool = True
     valid: dict[tuple[bytes, bytes, bytes, bytes], None] = field(default_factory=dict)
     exchanged: dict[frozenset[bytes], bytes] = field(default_factory=dict)
 

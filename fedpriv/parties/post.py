@@ -11,10 +11,9 @@ the sender.
 A run's parties all have keys (`crypto.roster`). A checksum, which anybody can make, serves tests of
 single parties alone.
 
-Where all parties run in one process, a message is sealed instead (`parties.one_process`): it knows
-who made it for whom, and is hashed and signed as soon as somebody reads its signature. A receiver
-takes a sealed message only as the object that left its sender, under the key that it expects. Any
-copy and any change is a message without a seal, and is verified.
+Where all parties run in one process and nobody else reads or changes their messages, nothing is
+signed (`parties.one_process`): a message holds its content's `Said` in place of a signature. A
+receiver then compares the sender's key with the one that it expects.
 """
 
 from __future__ import annotations
@@ -36,6 +35,30 @@ Serial = tuple[int, int]
 """A round, and a query's place in it; (0, 0) for the set-up."""
 
 
+@dataclass(eq=False)
+class Said:
+    """A content that is hashed once, for all receivers.
+
+    content: of messages.
+    signer: of the sender.
+    fits: the schema that the content has been found to fit.
+    """
+
+    content: Any
+    signer: Signer
+    fits: Schema | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of the content."""
+        return digest_of(self.content)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the content in a message. Raises MessageError for one without an encoding."""
+        return size_of(self.content, depth=CONTENT_DEPTH)
+
+
 @register
 @dataclass(frozen=True)
 class Message:
@@ -46,7 +69,8 @@ class Message:
     place: of the query in its round.
     phase: step of the protocol.
     content: what a schema describes.
-    signature: the sender's, or a checksum where parties do not sign.
+    signature: the sender's, or a checksum where parties do not sign; what was said, for parties of
+        one process.
     """
 
     session: bytes
@@ -54,106 +78,17 @@ class Message:
     place: int
     phase: str
     content: Any
-    signature: bytes
-
-    def __getattr__(self, name: str) -> bytes:
-        """The signature of a sealed message."""
-        seal = vars(self).get("_seal")
-        if name != "signature" or seal is None:
-            raise AttributeError(f"{type(self).__name__} has no {name}")
-        signature: bytes = seal.signature(vars(self)["_receiver"])
-        object.__setattr__(self, "signature", signature)
-        return signature
+    signature: bytes | Said
 
 
-@dataclass(eq=False)
-class Hashed:
-    """A content that is hashed once, when somebody asks for its digest.
-
-    content: of messages.
-    """
-
-    content: Any
-
-    @cached_property
-    def digest(self) -> bytes:
-        """Of the content."""
-        return digest_of(self.content)
-
-
-@dataclass(eq=False)
-class Seal:
-    """What all messages with one content share that a party of this process sends.
-
-    post: gate of the sender.
-    phase: of the messages.
-    said: their content.
-    fits: the schema that the content has been found to fit.
-    """
-
-    post: Post
-    phase: str
-    said: Hashed
-    fits: Schema | None = None
-
-    @cached_property
-    def size(self) -> int:
-        """Of an encoded message. Raises MessageError for a content without an encoding."""
-        post = self.post
-        bare = _bare_size(post.session, *post.serial, self.phase, post.signer.signature_bytes)
-        return bare + size_of(self.said.content, depth=CONTENT_DEPTH)
-
-    def signature(self, receiver: str) -> bytes:
-        """The signature for one receiver."""
-        return self.post.signer.sign(
-            self.post.statement(self.phase, self.post.name, receiver, self.said.digest)
-        )
-
-    def message(self, receiver: str) -> Message:
-        """The message for one receiver, which is signed once somebody reads the signature."""
-        message = object.__new__(Message)
-        post = self.post
-        round, place = post.serial
-        vars(message).update(
-            session=post.session,
-            round=round,
-            place=place,
-            phase=self.phase,
-            content=self.said.content,
-            _seal=self,
-            _receiver=receiver,
-        )
-        return message
-
-
-class Sizes:
-    """Sizes of encoded messages in the order of sending. Messages with one content for many
-    receivers follow each other, and differ in nothing that has another size."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Message, int] | None = None
-
-    def of(self, message: Any) -> int:
-        """len(encode(message)); a sealed message stays unsigned. Raises MessageError."""
-        if type(message) is not Message:
-            return size_of(message)
-        seal: Seal | None = vars(message).get("_seal")
-        if seal is not None:
-            return seal.size
-        if self._last is None or not _same_size(message, self._last[0]):
-            self._last = message, size_of(message)
-        return self._last[1]
-
-
-def _same_size(one: Message, other: Message) -> bool:
-    """Whether both are as one sender sends one content to two receivers."""
-    if one.content is not other.content:
-        return False
-    parts = [(m.session, m.round, m.place, m.phase, m.signature) for m in (one, other)]
-    if any(tuple(map(type, each)) != (bytes, int, int, str, bytes) for each in parts):
-        return False  # anything may come from another process
-    (*stamp, signature), (*awaited, its) = parts
-    return stamp == awaited and len(signature) == len(its)
+def encoded_size(message: Any) -> int:
+    """len(encode(message)); a message without a signature counts as if it had one. Raises
+    MessageError."""
+    said = message.signature if type(message) is Message else None
+    if not isinstance(said, Said):
+        return size_of(message)
+    stamp = (message.session, message.round, message.place, message.phase)
+    return _bare_size(*stamp, said.signer.signature_bytes) + said.size
 
 
 CONTENT_DEPTH = 2
@@ -190,7 +125,7 @@ class Post:
     serial: round and place.
     signer: signs outgoing messages and verifies incoming ones.
     strays: number of ignored messages (other session, round or phase) by sender.
-    heard: the last content read from each sender, or its digest.
+    heard: the last content read from each sender.
     """
 
     name: str
@@ -198,7 +133,7 @@ class Post:
     serial: Serial = (0, 0)
     signer: Signer = CHECKSUM
     strays: dict[str, int] = field(default_factory=dict)
-    heard: dict[str, bytes | Hashed] = field(default_factory=dict)
+    heard: dict[str, Said] = field(default_factory=dict)
 
     def exchange(self, phase: str, mail: Mail, expected: Expected) -> Generator[Mail, Mail, Mail]:
         """Send `mail` (contents by receiver), then wait for the expected messages.
@@ -275,33 +210,23 @@ class Post:
 
     def told(self, sender: str) -> bytes:
         """The digest of the last content read from a sender."""
-        heard = self.heard[sender]
-        return heard.digest if isinstance(heard, Hashed) else heard
+        return self.heard[sender].digest
 
     def signed(self, phase: str, mail: Mail) -> Mail:
         """Contents by receiver as signed messages of `phase`."""
         shared = one_process()
-        if shared is not None and shared.sealed:
-            return self._sealed(phase, mail)
-        digests: dict[int, bytes] = {}  # content for many receivers is hashed once
+        unsigned = shared is not None and shared.unsigned
+        known: dict[int, Said] = {}
         messages = {}
         for receiver, content in mail.items():
-            if id(content) not in digests:
-                digests[id(content)] = digest_of(content)
-            signature = self.signer.sign(
-                self.statement(phase, self.name, receiver, digests[id(content)])
-            )
+            said = known.get(id(content))
+            if said is None:
+                known[id(content)] = said = Said(content, self.signer)
+            signature: bytes | Said = said
+            if not unsigned:
+                statement = self.statement(phase, self.name, receiver, said.digest)
+                signature = self.signer.sign(statement)
             messages[receiver] = Message(self.session, *self.serial, phase, content, signature)
-        return messages
-
-    def _sealed(self, phase: str, mail: Mail) -> Mail:
-        seals: dict[int, Seal] = {}
-        messages = {}
-        for receiver, content in mail.items():
-            seal = seals.get(id(content))
-            if seal is None:
-                seals[id(content)] = seal = Seal(self, phase, Hashed(content))
-            messages[receiver] = seal.message(receiver)
         return messages
 
     def statement(
@@ -321,36 +246,22 @@ class Post:
             if not asked or not _same(stamp, (self.session, *self.serial, expected.phase)):
                 self.strays[sender] = self.strays.get(sender, 0) + 1
                 return _STRAY
-            seal = self._seal_of(sender, message)
-            if seal is not None:
-                if seal.fits is not expected.schema:  # one content may be for many receivers
-                    expected.schema.check(message.content)
-                    seal.fits = expected.schema
-                self.heard[sender] = seal.said
-                return message.content
-            digest = digest_of(message.content)
-            statement = self.statement(expected.phase, sender, self.name, digest)
-            if not self.signer.verifies(sender, message.signature, statement):
+            said = message.signature
+            if isinstance(said, Said):
+                right = said.content is message.content and self.signer.accepts(sender, said.signer)
+            else:
+                said = Said(message.content, self.signer)
+                statement = self.statement(expected.phase, sender, self.name, said.digest)
+                right = self.signer.verifies(sender, message.signature, statement)
+            if not right:
                 raise SchemaError("the signature is not its own")
-            expected.schema.check(message.content)
+            if said.fits is not expected.schema:  # one content may be for many receivers
+                expected.schema.check(message.content)
+                said.fits = expected.schema
         except (ValueError, MessageError) as error:  # as in `blaming`, which takes longer
             raise _refusal(sender, error) from error
-        self.heard[sender] = digest
+        self.heard[sender] = said
         return message.content
-
-    def _seal_of(self, sender: str, message: Message) -> Seal | None:
-        """The seal of a message that is as its sender made it for this party, and whose signature
-        would be valid; None: it must be verified."""
-        shared = one_process()
-        seal: Seal | None = vars(message).get("_seal")
-        if shared is None or not shared.sealed or seal is None:
-            return None
-        own = seal.post.name == sender and vars(message)["_receiver"] == self.name
-        same = message.content is seal.said.content and "signature" not in vars(message)
-        stamped = message.phase == seal.phase and message.session == seal.post.session
-        stamped = stamped and (message.round, message.place) == seal.post.serial
-        right = own and same and stamped and self.signer.accepts(sender, seal.post.signer)
-        return seal if right else None
 
 
 _STRAY = object()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from fedpriv.parties.post import Sizes
+from fedpriv.parties.post import encoded_size
 
 
 class Letter(NamedTuple):
@@ -34,13 +34,12 @@ class Traffic:
     def __init__(self, keep: bool = False) -> None:
         self.messages: Counter[tuple[int, str]] = Counter()
         self.bytes: Counter[tuple[int, str]] = Counter()
-        self._sizes = Sizes()
         self.transcript: list[Letter] | None = [] if keep else None
 
     def record(self, letter: Letter) -> None:
         """Count a letter. Raises MessageError when its message has no encoding."""
         self.messages[letter.step, letter.sender] += 1
-        self.bytes[letter.step, letter.sender] += self._sizes.of(letter.message)
+        self.bytes[letter.step, letter.sender] += encoded_size(letter.message)
         if self.transcript is not None:
             self.transcript.append(letter)
 

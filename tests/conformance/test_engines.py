@@ -10,7 +10,6 @@ import pytest
 import scripted_parties as play
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from ray_clusters import ray_cluster
 
 from fedpriv.engines import base
 from fedpriv.engines.inprocess import InProcess
@@ -31,10 +30,8 @@ NAMES = ("a", "b", "server")
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request):
     if request.param != "ray":
-        yield ENGINES[request.param]
-        return
-    with ray_cluster() as cluster:
-        yield replace(ENGINES["ray"], address=cluster.address)
+        return ENGINES[request.param]
+    return replace(ENGINES["ray"], address=request.getfixturevalue("cluster").address)
 
 
 @pytest.fixture(scope="module")

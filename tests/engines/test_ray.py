@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scripted_parties as play
-from ray_clusters import STORE, ray_cluster
+from ray_clusters import STORE
 
 from fedpriv.engines import ray as engine_module
 from fedpriv.engines.bundles import bundled
@@ -29,12 +29,6 @@ pytestmark = [
 ]
 
 NAMES = ("a", "b", "c", "server")
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with ray_cluster() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
-"""Messages between parties of one process: sealed, and signed once somebody reads the signature."""
+"""What parties of one process save: signatures of messages that nobody else reads, and what one of
+them has computed already."""
 
-import copy
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +11,13 @@ from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError, MisfitError
-from fedpriv.parties.messages import decode, digest_of, encode
+from fedpriv.parties.messages import MessageError, decode, digest_of, encode
 from fedpriv.parties.one_process import MOST_SIGNATURES, OneProcess, one_process, sharing
 from fedpriv.parties.party import Participant, PartySpec
-from fedpriv.parties.post import Expected, Message, Post, Sizes
+from fedpriv.parties.post import Expected, Post, encoded_size
 from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import CHECKSUM
-from fedpriv.parties.traffic import Letter, Traffic
+from fedpriv.parties.traffic import Traffic
 from fedpriv.testing.faults import Faulty, alter, forge, swap
 
 SESSION = b"s" * 16
@@ -26,12 +25,9 @@ NUMBERS = Expected("numbers", Array(np.float64, (3,), finite=True), ("ann", "bob
 KEYS = {name: SigningKey.generate() for name in ("ann", "bob", "server", "eve")}
 
 
-def registry(context=b"run"):
-    return {name: replace(key, context=context).verification_key for name, key in KEYS.items()}
-
-
 def signer(name, context=b"run"):
-    return Ed25519Signer(replace(KEYS[name], context=context), registry(context))
+    bound = {each: replace(key, context=context) for each, key in KEYS.items()}
+    return Ed25519Signer(bound[name], {each: key.verification_key for each, key in bound.items()})
 
 
 def gate(name="server", **where):
@@ -39,126 +35,52 @@ def gate(name="server", **where):
     return Post(name, **about)
 
 
-def sealed(sender="ann", receiver="server", numbers=(1.0, 2.0, 3.0), **where):
+def sent(sender="ann", receiver="server", numbers=(1.0, 2.0, 3.0), **where):
     return gate(sender, **where).signed("numbers", {receiver: np.array(numbers)})[receiver]
 
 
 def is_signed(message):
-    return "signature" in vars(message)
+    return type(message.signature) is bytes
 
 
-def test_outside_a_shared_process_every_message_is_signed_at_once():
-    assert one_process() is None
-    assert is_signed(sealed())
-    with sharing(OneProcess(sealed=False)):
-        assert is_signed(sealed())
-    with sharing(None):
-        assert is_signed(sealed())
-
-
-def test_a_message_that_arrives_as_it_was_made_is_never_signed():
+def test_messages_are_unsigned_in_a_shared_process_alone():
+    for shared in (None, OneProcess(unsigned=False)):
+        with sharing(shared):
+            assert is_signed(sent())
+    at_once = sent()
     with sharing(OneProcess()):
-        message = sealed()
+        message = sent()
+        assert not is_signed(message)
         server = gate()
         assert server.accept({"ann": message}, NUMBERS) == {"ann": message.content}
         assert server.told("ann") == digest_of(message.content)
-    assert type(message) is Message
-    assert not is_signed(message)
+        assert list(gate().accept({"ann": at_once}, NUMBERS)) == ["ann"]
+        narrow = replace(NUMBERS, schema=Array(np.float64, (3,), high=0.5))
+        with pytest.raises(MisfitError, match="outside None to 0"):
+            gate().accept({"ann": message}, narrow)
+        with pytest.raises(MisfitError, match="ann is refused: a number that is not finite"):
+            gate().accept({"ann": sent(numbers=(1.0, np.nan, 3.0))}, NUMBERS)
+    with pytest.raises(MessageError, match="cannot hold"):
+        encode(message)
+    assert encoded_size(message) == len(encode(at_once))
 
 
-def test_whoever_reads_the_signature_gets_the_one_that_the_sender_would_have_made():
+def test_an_unsigned_message_counts_for_its_sender_and_its_content_alone():
     with sharing(OneProcess()):
-        message = sealed()
-        size = Sizes().of(message)
-        assert not is_signed(message)
-        assert size == len(encode(message))
-    at_once = sealed()
-    assert message.signature == at_once.signature
-    assert encode(message) == encode(at_once)
-    arrived = decode(encode(message))
-    assert list(gate().accept({"ann": arrived}, NUMBERS)) == ["ann"]
-    assert repr(message).startswith("Message(session=")
-
-
-CHANGES = {
-    "content": lambda message: replace(message, content=np.array([1.0, 2.0, 4.0])),
-    "an equal copy of the content, under a wrong signature": lambda message: replace(
-        message, content=message.content.copy(), signature=bytes(64)
-    ),
-    "signature": lambda message: replace(message, signature=bytes(64)),
-    "a signature written over it": lambda message: (
-        object.__setattr__(message, "signature", bytes(64)) or message
-    ),
-    "content written over it": lambda message: (
-        object.__setattr__(message, "content", np.array([1.0, 2.0, 4.0])) or message
-    ),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_message_is_verified_and_refused(change):
-    with sharing(OneProcess()):
-        changed = CHANGES[change](sealed())
-        with pytest.raises(MisfitError, match=r"^a message of ann is refused: the signature is no"):
-            gate().accept({"ann": changed}, NUMBERS)
-
-
-def test_a_sealed_message_counts_for_its_sender_and_receiver_alone():
-    with sharing(OneProcess()):
-        for message, sender in (
-            (sealed("bob"), "ann"),  # bob's message as ann's
-            (sealed(receiver="bob"), "ann"),  # redirected
-            (sealed("ann", signer=signer("eve")), "ann"),  # under a key that is not ann's
-            (sealed("ann", signer=signer("ann", b"other settings")), "ann"),
-            (sealed("ann", signer=CHECKSUM), "ann"),
+        for message in (
+            sent("bob"),
+            sent("ann", signer=signer("eve")),
+            sent("ann", signer=signer("ann", b"other settings")),
+            sent("ann", signer=CHECKSUM),
+            replace(sent(), content=np.array([1.0, 2.0, 4.0])),
+            replace(sent(), signature=bytes(64)),
         ):
             with pytest.raises(MisfitError, match=r"^a message of ann is refused: the signature"):
-                gate().accept({sender: message}, NUMBERS)
-        for stray in (sealed(session=b"t" * 16), sealed(serial=(1, 1)), sealed(serial=(2, 0))):
+                gate().accept({"ann": message}, NUMBERS)
+        for stray in (sent(session=b"t" * 16), sent(serial=(1, 1)), sent(serial=(2, 0))):
             server = gate()
             assert server.accept({"ann": stray}, NUMBERS) == {}
             assert server.strays == {"ann": 1}
-
-
-def test_a_stamp_written_over_a_sealed_message_is_refused():
-    with sharing(OneProcess()):
-        message = sealed(serial=(1, 1))
-        object.__setattr__(message, "round", 2)
-        with pytest.raises(MisfitError, match="the signature is not its own"):
-            gate().accept({"ann": message}, NUMBERS)
-
-
-def test_copies_and_pickles_are_signed_or_verified():
-    with sharing(OneProcess()):
-        message = sealed()
-        again = pickle.loads(pickle.dumps(encode(message)))
-        assert is_signed(decode(again))
-        deep = copy.deepcopy(decode(again))
-        assert list(gate().accept({"ann": deep}, NUMBERS)) == ["ann"]
-
-
-def test_the_schema_of_a_sealed_message_is_checked():
-    with sharing(OneProcess()):
-        with pytest.raises(MisfitError, match=r"ann is refused: a number that is not finite"):
-            gate().accept({"ann": sealed(numbers=(1.0, np.nan, 3.0))}, NUMBERS)
-        content = np.ones(3)
-        letters = gate("ann").signed("numbers", dict.fromkeys(("server", "bob"), content))
-        narrow = replace(NUMBERS, schema=Array(np.float64, (3,), high=0.5))
-        gate("bob").accept({"ann": letters["bob"]}, NUMBERS)
-        with pytest.raises(MisfitError, match=r"outside None to 0\.5"):
-            gate().accept({"ann": letters["server"]}, narrow)
-
-
-def test_one_content_for_many_receivers_is_signed_for_each():
-    content = np.ones(3)
-    with sharing(OneProcess()):
-        letters = gate("ann").signed("numbers", dict.fromkeys(("server", "bob"), content))
-        assert letters["server"].signature != letters["bob"].signature
-    expected = gate("ann").signed("numbers", dict.fromkeys(("server", "bob"), content))
-    assert {name: own.signature for name, own in letters.items()} == {
-        name: own.signature for name, own in expected.items()
-    }
-    assert all(np.array_equal(own.content, content) for own in letters.values())
 
 
 def test_known_signatures_are_bounded_and_shared_by_equal_bytes_only():
@@ -180,48 +102,22 @@ def test_known_signatures_are_bounded_and_shared_by_equal_bytes_only():
     assert key.verifies(signature, b"yes")
 
 
-def test_a_pair_of_one_process_computes_its_secret_once(monkeypatch):
-    exchanged = []
-
-    class Counting:
-        def __init__(self, key):
-            self.key = key
-
-        def exchange(self, peer):
-            exchanged.append(peer)
-            return self.key.exchange(peer)
-
-    def seeds():
-        ann, bob = PrivateKey.generate(), PrivateKey.generate()
-        publics = ann.public, bob.public
-        for private in (ann, bob):
-            vars(private)["_key"] = Counting(private._key)
-        return [
-            own.derive_shared_seed(peer, purpose)
-            for own, peer in ((ann, publics[1]), (bob, publics[0]))
-            for purpose in (b"mask", b"seal")
-        ]
-
-    mask, seal, mask_of_bob, seal_of_bob = seeds()
-    assert (mask, seal) == (mask_of_bob, seal_of_bob)
-    assert mask != seal
-    assert len(exchanged) == 2  # each of them once, whatever the purpose
-    exchanged.clear()
-    with sharing(OneProcess()):
-        mask, seal, mask_of_bob, seal_of_bob = seeds()
-        assert (mask, seal) == (mask_of_bob, seal_of_bob)
-        assert len(exchanged) == 1
-        seeds()
-        assert len(exchanged) == 2  # other keys, another secret
-    with sharing(OneProcess()), pytest.raises(ValueError, match="shared key"):
-        PrivateKey.generate().derive_shared_seed(PublicKey(bytes(32)), b"mask")
-
-
-def test_secrets_of_one_exchange_are_gone_in_the_next():
+def test_a_pair_of_one_process_computes_its_secret_once():
+    shared = OneProcess()
+    ann, bob = PrivateKey.generate(), PrivateKey.generate()
+    alone = ann.derive_shared_seed(bob.public, b"mask")
+    with sharing(shared):
+        assert bob.derive_shared_seed(ann.public, b"mask") == alone
+        [(pair, secret)] = shared.exchanged.items()
+        assert PrivateKey(ann.raw).derive_shared_seed(bob.public, b"mask") == alone
+        assert bob.derive_shared_seed(ann.public, b"seal") != alone
+        assert shared.exchanged == {pair: secret}
+        with pytest.raises(ValueError, match="shared key"):
+            PrivateKey.generate().derive_shared_seed(PublicKey(bytes(32)), b"mask")
     with InProcess().open({"ann": Seen("ann", [])}, {}) as session:
-        session.shared.exchanged[frozenset((b"one", b"other"))] = b"secret"
-        with session.exchanging(Network()):
-            assert not session.shared.exchanged
+        session.shared.exchanged[pair] = secret
+        with session.exchanging(watched=False):
+            assert not session.shared.exchanged  # each exchange has secrets of its own
 
 
 class Seen(PartySpec, Participant):
@@ -255,8 +151,10 @@ class Looking(Network):
     pass
 
 
-def test_messages_are_sealed_only_where_the_network_hands_over_what_was_sent():
+def test_messages_are_unsigned_only_where_nobody_reads_or_changes_them():
     assert learned(InProcess()) == ([2.0] * 3, [False, False])
+    assert learned(InProcess(), Traffic()) == ([2.0] * 3, [False, False])
+    assert learned(InProcess(), Traffic(keep=True)) == ([2.0] * 3, [True, True])
     assert learned(InProcess(signatures="checked")) == ([2.0] * 3, [True, True])
     assert learned(Faulty(InProcess(), ())) == ([2.0] * 3, [True, True])
     assert Network().faithful
@@ -277,36 +175,16 @@ def test_faults_are_found_however_signatures_are_treated(fault, signatures):
         learned(Faulty(InProcess(signatures=signatures), (fault,)))
 
 
-def test_traffic_is_the_same():
+def test_traffic_is_the_same_and_a_kept_letter_can_be_encoded():
     counted = []
-    for signatures in ("shared", "checked"):
-        traffic = Traffic()
-        learned(InProcess(signatures=signatures), traffic)
-        counted.append(traffic.rows(1, "update"))
-    assert counted[0] == counted[1]
-    assert counted[0][0]["bytes"] == len(encode(sealed("ann", numbers=(1.0, 1.0, 1.0))))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_sizes_of_messages_that_follow_each_other(shared):
-    content = np.ones(3)
-    with sharing(OneProcess() if shared else None):
-        many = gate("ann").signed("numbers", dict.fromkeys(("server", "bob"), content))
-        other = gate("ann", serial=(300, 1)).signed("numbers", {"server": content})
-        more = gate("bob").signed("numbers", {"server": np.ones(4)})
-        short = replace(many["bob"], signature=b"")
-        array = replace(many["bob"], session=np.zeros(16, np.uint8))
-        messages = [many["bob"], many["server"], *other.values(), *more.values()]
-        messages += [many["bob"], short, array, array, b"no message", many["bob"]]
-        sizes = Sizes()
-        assert [sizes.of(each) for each in messages] == [len(encode(each)) for each in messages]
-
-
-def test_a_kept_letter_can_be_encoded():
-    traffic = Traffic(keep=True)
-    learned(InProcess(), traffic)
+    for engine in (InProcess(), InProcess(signatures="checked")):
+        for keep in (False, True):
+            traffic = Traffic(keep=keep)
+            learned(engine, traffic)
+            counted.append(traffic.rows(1, "update"))
+    assert counted == [counted[0]] * 4
+    assert counted[0][0]["bytes"] == len(encode(sent("ann", numbers=(1.0, 1.0, 1.0))))
     for letter in traffic.transcript:
-        assert isinstance(letter, Letter)
         read = decode(encode(letter.message))
         assert list(gate().accept({letter.sender: read}, NUMBERS)) == [letter.sender]
 

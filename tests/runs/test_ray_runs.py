@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mortal_methods import SICK, MortalAvg, MortalScaffold
-from ray_clusters import STORE, ray_cluster
+from ray_clusters import STORE
 from runs import experiment
 
 from fedpriv.engines.ray import RayEngine
@@ -48,12 +48,6 @@ SETUPS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with ray_cluster() as cluster:
-        yield cluster
-
-
 def finished(folder):
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "done"
@@ -61,7 +55,7 @@ def finished(folder):
 
 
 def actors():
-    """Processes of this module's cluster in which a party lives."""
+    """Processes of the cluster in which a party lives."""
     mine, found = os.environ["RAY_TMPDIR"].encode(), []
     for path in Path("/proc").glob("[0-9]*"):
         try:
