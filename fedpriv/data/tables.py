@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,27 +42,24 @@ def read_csv(
     """
     frame = _read(path, None if header else columns, text)
     if columns is not None:
-        _require_columns(path, list(frame.columns), columns)
+        require_columns(str(path), list(frame.columns), columns)
     frame.index += 1 + header
     if comment:
         blank = (frame.isna() | (frame == "")).all(axis=1)
         frame = frame[~(blank | frame.iloc[:, 0].astype(str).str.startswith(comment))]
     if frame.empty:
         raise DataError(f"{path}: no records")
-    wrong = np.zeros(frame.shape, dtype=bool)
-    numbers = {}
-    for place, name in enumerate(frame.columns):
-        if name in text:
-            wrong[:, place] = frame[name].isna()
-        else:
-            numbers[name], wrong[:, place] = _numbers(frame[name], missing)
+    values = {name: _numbers(frame[name], missing) for name in frame.columns if name not in text}
+    wrong = np.column_stack(
+        [values[name][1] if name in values else frame[name].isna() for name in frame.columns]
+    )
     if wrong.any():
         row, place = divmod(int(wrong.argmax()), frame.shape[1])
         value: object = frame.iat[row, place]
         absent = value != value or not str(value).strip()
         reason = f"{value!s:.40} is not a finite number of a sensible size"
         raise _cell_error(path, frame, row, place, "a missing value" if absent else reason)
-    return frame.assign(**numbers)
+    return frame.assign(**{name: numbers for name, (numbers, _) in values.items()})
 
 
 def refuse(
@@ -82,16 +80,15 @@ def _cell_error(path: Path, frame: pd.DataFrame, row: int, place: int, text: str
     return DataError(f"{path}: line {line}, column {column}: {text}")
 
 
-def _require_columns(path: Path, found: list[str], expected: list[str]) -> None:
-    if found == expected:
-        return
-    lacking = [name for name in expected if name not in found]
-    surplus = [str(name) for name in found if name not in expected]
-    what = [f"missing {', '.join(lacking[:5])}"] if lacking else []
-    what += [f"unexpected {', '.join(surplus[:5])}"] if surplus else []
-    raise DataError(
-        f"{path}: line 1: wrong columns: {'; '.join(what) or 'not in the official order'}"
-    )
+def require_columns(name: str, found: list[str], expected: Sequence[str]) -> None:
+    """Raise DataError unless a file's columns are those expected, in any order."""
+    lacking = [column for column in expected if column not in found]
+    surplus = [str(column) for column in found if column not in expected]
+    if lacking or surplus:
+        raise DataError(
+            f"{name}: line 1: wrong columns: missing {', '.join(lacking[:5]) or 'none'}; "
+            f"unexpected {', '.join(surplus[:5]) or 'none'}"
+        )
 
 
 def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.DataFrame:
@@ -112,13 +109,7 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
                 keep_default_na=False,
                 low_memory=False,
             )
-    except pd.errors.EmptyDataError as error:
-        raise DataError(f"{path}: the file is empty") from error
-    except pd.errors.ParserWarning as error:
-        raise DataError(
-            f"{path}: line 1 names fewer columns than the records have values"
-        ) from error
-    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError, pd.errors.ParserWarning) as error:
         reason = str(error).strip().splitlines()[0].removeprefix("Error tokenizing data. C error: ")
         raise DataError(f"{path}: not a readable table: {reason}") from error
 

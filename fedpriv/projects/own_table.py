@@ -18,7 +18,8 @@ import yaml
 from fedpriv.data.shared import load
 from fedpriv.data.table.infer import range_of
 from fedpriv.data.table.schema import Number, Schema, write_schema
-from fedpriv.data.table.table import IN_THE_SCHEMA, Table
+from fedpriv.data.table.settings import IN_THE_SCHEMA
+from fedpriv.data.table.table import Table
 from fedpriv.errors import require
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import build

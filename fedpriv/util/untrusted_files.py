@@ -1,8 +1,8 @@
 """Reading small files that a stranger may have written.
 
 A file is read only if it is a regular file of bounded size, so a pipe or a device never blocks, and
-a huge file never fills the memory. Values are plain: YAML has no tags, no anchors and no references
-(a few hundred bytes of references can describe gigabytes), and nesting is bounded.
+a huge file never fills the memory. Values are plain: YAML has no tags, no anchors, no references (a
+few hundred bytes of references can describe gigabytes) and no key twice, and nesting is bounded.
 """
 
 from __future__ import annotations
@@ -72,10 +72,22 @@ def read_plain_yaml(path: Path) -> str:
     return text
 
 
+class _Values(_PARSER):  # type: ignore[misc]  # one of two parsers
+    """Refuses a key that a mapping has twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise ValueError(f"it has the key {twice[0]:.60} twice")
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
 def read_plain_values(path: Path) -> Any:
     """The values of a YAML file: texts, numbers, truth values and nulls, in lists and in mappings
     with texts as keys. Raises ValueError or OSError, or yaml.YAMLError."""
-    values = yaml.load(read_plain_yaml(path), Loader=_PARSER)
+    values = yaml.load(read_plain_yaml(path), Loader=_Values)
     _require_plain(values)
     return values
 

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.data.base import Records
 from fedpriv.data.table.schema import Category, Schema
+from fedpriv.data.table.settings import TableSettings
 
 IDENTIFIER = re.compile(
     r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
     re.IGNORECASE,
 )
 """Names of columns that name persons or visits."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The settings of a table that decide what is private about it, as in `Table`."""
-
-    schema: str | None
-    user_scope: str
-    similar_ids: str
-    missing: str
-    incomplete: str
-    outside: str
-    test: str | None
-    test_share: float
-    split: str
 
 
 def user_is(schema: Schema, scope: str) -> str:
@@ -73,7 +58,7 @@ def looks_at_all(schema: Schema) -> list[str]:
     return reasons
 
 
-def not_covered(schema: Schema, table: Choices) -> tuple[str, ...]:
+def not_covered(schema: Schema, table: TableSettings) -> tuple[str, ...]:
     """What no epsilon of a run on this table covers."""
     found = looks_at_all(schema)
     if table.test is None and table.split == "record":
@@ -103,21 +88,17 @@ def not_covered(schema: Schema, table: Choices) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lines(schema: Schema, table: Choices) -> Iterator[str]:
+def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
     """The schema for a person: a line for each column and each decision."""
     source = "declared by the schema file" if table.schema else "read off the records"
     yield f"columns: {source}"
     label = schema.label
+    low, high = label.range or (0.0, 0.0)
     if label.classes:
         yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
     elif label.time is not None:
-        assert label.range is not None
-        yield (
-            f"label {label.column}: survival, time in column {label.time} up to {label.range[1]:g}"
-        )
+        yield f"label {label.column}: survival, time in column {label.time} up to {high:g}"
     else:
-        assert label.range is not None
-        low, high = label.range
         yield f"label {label.column}: regression, from {low:g} to {high:g}"
     for feature in schema.features:
         if isinstance(feature, Category):
@@ -165,11 +146,8 @@ def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str
         for one in schema.features
         if IDENTIFIER.search(one.name)
     ]
-    constant = [
-        name
-        for name, column in zip(_feature_names(schema), train.x.T)
-        if (column == column[0]).all()
-    ]
+    names = _feature_names(schema)
+    constant = [name for name, column in zip(names, train.x.T) if (column == column[0]).all()]
     if constant:
         found.append(f"the same in every training record: {_some(constant)}")
     return found
@@ -178,10 +156,8 @@ def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str
 def _feature_names(schema: Schema) -> list[str]:
     names = []
     for feature in schema.features:
-        if isinstance(feature, Category):
-            names += [f"{feature.name}={value}" for value in feature.values]
-        else:
-            names.append(feature.name)
+        values = feature.values if isinstance(feature, Category) else ()
+        names += [f"{feature.name}={value}" for value in values] or [feature.name]
     return names
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fedpriv.data.table.schema import (
     Number,
     Schema,
 )
+from fedpriv.data.table.settings import TableSettings
 from fedpriv.errors import DataError, require
 
 MOST_CATEGORIES = 50
@@ -35,92 +35,53 @@ FEW_NUMBERS = 10
 MOST_CLASSES = 1_000
 
 
-@dataclass(frozen=True)
-class Roles:
-    """What the settings say about columns.
-
-    label, time, user, silo: names of columns; None: there is none.
-    problem: one of `PROBLEMS`; None: read off the label.
-    drop: columns that are left out.
-    categories: columns of categories although they contain numbers.
-    """
-
-    label: str
-    time: str | None = None
-    user: str | None = None
-    silo: str | None = None
-    problem: str | None = None
-    drop: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns whose cells are texts even if they are numbers."""
-        named = [self.user, self.silo, None if self.problem == REGRESSION else self.label]
-        return (*(one for one in named if one is not None), *self.categories)
-
-    def require_columns(self, name: str, columns: list[str]) -> None:
-        """Raise ConfigError for a column that does not exist or that has two roles."""
-        roles: dict[str, list[str | None]] = {
-            "data.label": [self.label],
-            "data.time": [self.time],
-            "data.user": [self.user],
-            "data.silo": [self.silo],
-            "data.drop": list(self.drop),
-        }
-        taken: dict[str, str] = {}
-        for key, named in roles.items():
-            for column in named:
-                if column is None:
-                    continue
-                shown = ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
-                require(column in columns, key, column, f"a column of {name}: {shown}")
-                allowed = f"another column than {taken.get(column)}"
-                require(column not in taken, key, column, allowed)
-                taken[column] = key
-        for column in self.categories:
-            free = column in columns and column not in taken
-            require(free, "data.categories", column, f"a column of {name} without another role")
+def require_roles(cells: Cells, table: TableSettings) -> None:
+    """Raise ConfigError for a column of the settings that does not exist or that has two roles."""
+    columns = list(cells.frame.columns)
+    shown = ", ".join(columns[:12]) + (" ..." if len(columns) > 12 else "")
+    named = {"label": table.label, "time": table.time, "user": table.user, "silo": table.silo}
+    roles = [*named.items(), *(("drop", one) for one in table.drop)]
+    taken: dict[str, str] = {}
+    for role, column in roles:
+        if column is not None:
+            require(column in columns, f"data.{role}", column, f"a column of {cells.name}: {shown}")
+            allowed = f"another column than data.{taken.get(column)}"
+            require(column not in taken, f"data.{role}", column, allowed)
+            taken[column] = role
+    for column in table.categories:
+        free = column in columns and column not in taken
+        allowed = f"a column of {cells.name} without another role"
+        require(free, "data.categories", column, allowed)
 
 
-def infer(cells: Cells, roles: Roles, n_users: int, silos: tuple[str, ...]) -> Schema:
+def infer(cells: Cells, table: TableSettings, n_users: int, silos: tuple[str, ...]) -> Schema:
     """The schema of a table. Raises DataError for a column whose meaning is not clear.
 
+    table: what the settings say about columns.
     n_users: number of users that the table names.
     silos: names of its silos.
     """
-    roles.require_columns(cells.name, list(cells.frame.columns))
-    taken = {roles.label, roles.time, roles.user, roles.silo, *roles.drop}
+    taken = {table.label, table.time, table.user, table.silo, *table.drop}
     features = tuple(
-        _feature(cells, str(name), named=name in roles.categories)
+        _feature(cells, str(name), named=name in table.categories)
         for name in cells.frame.columns
         if name not in taken
     )
     if not features:
         raise DataError(f"{cells.name}: no column is left for the features")
-    label = label_of(cells, roles)
+    label = _label(cells, table)
+    read_off = [range_of(label)] if label.classes == () else [f"classes of {label.column}"]
+    read_off += [f"categories of {one.name}" for one in features if isinstance(one, Category)]
     return Schema(
         features,
         label,
         n_users,
-        user=roles.user,
-        silo=roles.silo,
+        user=table.user,
+        silo=table.silo,
         silos=silos,
-        unused=roles.drop,
-        read_off=_read_off(features, label, silos=bool(silos)),
+        unused=tuple(table.drop),
+        read_off=(*read_off, *(["names of silos"] if silos else []), "number of users"),
     )
-
-
-def _read_off(
-    features: tuple[Number | Category, ...], label: Label, *, silos: bool
-) -> tuple[str, ...]:
-    """What of an inferred schema the records decided, for a person."""
-    found = [f"categories of {one.name}" for one in features if isinstance(one, Category)]
-    if label.classes:
-        found.insert(0, f"classes of {label.column}")
-    if label.range is not None:
-        found.insert(0, range_of(label))
-    return (*found, *(["names of silos"] if silos else []), "number of users")
 
 
 def range_of(label: Label) -> str:
@@ -135,71 +96,54 @@ def _feature(cells: Cells, name: str, *, named: bool) -> Number | Category:
         raise DataError(f"{cells.name}: column {name}: no value in any row; {leave_out}")
     if column.dtype == np.float64:
         return Number(name)
-    texts = [str(text) for text in column.cat.categories]
-    codes = column.cat.codes.to_numpy()
-    numeric = np.array([_is_number(text) for text in texts] + [False])
-    among = numeric[codes].sum()
-    comma = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in texts] + [False])
-    if comma.any() and not named and (comma | numeric)[:-1].all():
-        raise cells.error(
-            name,
-            comma[codes],
-            "a number with a comma: data.decimal=',' reads it; or name the column in "
-            f"data.categories, or {leave_out}",
-        )
-    if among and not named and 2 * among >= (codes >= 0).sum():
-        raise cells.error(
-            name,
-            (codes >= 0) & ~numeric[codes],
-            "among numbers; add it to data.missing_marks, or name the column in "
-            f"data.categories, or {leave_out}",
-        )
+    texts = tuple(map(str, column.cat.categories))
+    numbers = {text for text in texts if math.isfinite(number_of(text))}
+    commas = {text for text in texts if DECIMAL_COMMA.fullmatch(text)}
+    other = f"name the column in data.categories, or {leave_out}"
+    if not named and commas and len(commas) + len(numbers) == len(texts):
+        remedy = f"a number with a comma: data.decimal=',' reads it; or {other}"
+        cells.refuse(name, commas.__contains__, remedy)
+    if not named and numbers and 2 * column.isin(numbers).sum() >= column.notna().sum():
+        remedy = f"among numbers; add it to data.missing_marks, or {other}"
+        cells.refuse(name, lambda text: text not in numbers, remedy)
     most = MOST_NAMED_CATEGORIES if named else MOST_CATEGORIES
     if len(texts) > most:
-        hint = "" if named else "name it in data.categories, or "
         raise DataError(
-            f"{cells.name}: column {name}: {len(texts)} different texts, more than {most}; "
-            f"{hint}{leave_out}"
+            f"{cells.name}: column {name}: {len(texts)} different texts, more than {most}; {other}"
         )
-    return Category(name, tuple(texts))
+    return Category(name, texts)
 
 
-def label_of(cells: Cells, roles: Roles) -> Label:
+def _label(cells: Cells, table: TableSettings) -> Label:
     """The label of a table. Raises DataError for one that cannot be learned."""
-    name = roles.label
-    column = cells.frame[name]
+    name = str(table.label)
     where = f"{cells.name}: column {name}"
+    column = cells.frame[name]
     if column.isna().all():
         raise DataError(f"{where}: no label in any row")
-    if roles.problem == REGRESSION:
-        if column.dtype != np.float64:
-            wrong = [not _is_number(str(text)) for text in column.cat.categories]
-            raise cells.error(
-                name,
-                np.isin(column.cat.codes.to_numpy(), np.flatnonzero(wrong)),
-                "a number is expected, because data.problem=regression",
-            )
-        return Label(name, REGRESSION, range=_bounds(where, column.to_numpy()))
-    texts = [str(text) for text in column.cat.categories]
-    if roles.time is not None or roles.problem == SURVIVAL:
-        require(roles.time is not None, "data.time", "null", "a column, because of survival")
-        return Label(name, SURVIVAL, range=_horizon(cells, str(roles.time)), time=roles.time)
-    numbers = all(map(_is_number, texts))
-    whole = numbers and all(float(text).is_integer() for text in texts)
-    if roles.problem is None and numbers and not (whole and len(texts) <= FEW_NUMBERS):
-        values = np.array([*map(float, texts), np.nan])[column.cat.codes.to_numpy()]
-        return Label(name, REGRESSION, range=_bounds(where, values))
+    if table.time is not None:
+        times = cells.numbers(table.time)
+        longest = float(times[~np.isnan(times)].max(initial=0.0))
+        if longest == 0:
+            raise DataError(f"{cells.name}: column {table.time}: no positive time of survival")
+        return Label(name, SURVIVAL, range=(0.0, longest), time=table.time)
+    texts = [] if column.dtype == np.float64 else list(map(str, column.cat.categories))
+    numbers = [number_of(text) for text in texts]
+    finite = bool(np.isfinite(numbers).all())
+    few = len(texts) <= FEW_NUMBERS and all(map(float.is_integer, numbers))
+    if table.problem == REGRESSION or (table.problem is None and finite and not few):
+        values = cells.numbers(name)
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        if low == high:
+            raise DataError(f"{where}: only one value, {low:g}: nothing can be learned")
+        return Label(name, REGRESSION, range=(low, high))
     _refuse_classes(where, texts)
-    return Label(
-        name, CLASSIFICATION, classes=tuple(sorted(texts, key=float) if numbers else texts)
-    )
+    return Label(name, CLASSIFICATION, tuple(sorted(texts, key=float) if finite else texts))
 
 
 def _refuse_classes(where: str, texts: list[str]) -> None:
-    if len(texts) < 2:
-        raise DataError(f"{where}: only one class, {texts[0]:.40}: nothing can be learned")
-    if len(texts) > MOST_CLASSES:
-        raise DataError(f"{where}: {len(texts)} different labels; at most {MOST_CLASSES} classes")
+    if not 2 <= len(texts) <= MOST_CLASSES:
+        raise DataError(f"{where}: {len(texts)} different labels; from 2 to {MOST_CLASSES} classes")
     first: dict[str, str] = {}
     for text in texts:
         other = first.setdefault(same_form(text), text)
@@ -207,24 +151,3 @@ def _refuse_classes(where: str, texts: list[str]) -> None:
             raise DataError(
                 f"{where}: the classes {other:.40} and {text:.40} may be one: write one"
             )
-
-
-def _bounds(where: str, values: np.ndarray) -> tuple[float, float]:
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    if low == high:
-        raise DataError(f"{where}: only one value, {low:g}: nothing can be learned")
-    return low, high
-
-
-def _horizon(cells: Cells, name: str) -> tuple[float, float]:
-    column = cells.frame[name]
-    if column.dtype != np.float64:
-        raise DataError(f"{cells.name}: column {name}: numbers are expected, as times of survival")
-    longest = float(np.nanmax(column.to_numpy())) if column.notna().any() else math.nan
-    if not longest > 0:
-        raise DataError(f"{cells.name}: column {name}: no positive time of survival")
-    return 0.0, longest
-
-
-def _is_number(text: str) -> bool:
-    return math.isfinite(number_of(text))

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.data.table import people
-from fedpriv.data.table.read import Cells
+from fedpriv.data.table.read import Cells, places_of
+from fedpriv.data.table.settings import KEEP, MERGE, REFUSE, SILO, TABLE, TableSettings
 from fedpriv.errors import DataError
-
-TABLE, SILO = SCOPES = ("table", "silo")
-"""Where a user's name means one person: in the whole table, or in one silo."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +32,16 @@ class Owners:
 
 def owners_of(
     cells: Cells,
+    table: TableSettings,
     user: str | None,
     silo: str | None,
-    *,
-    scope: str,
-    similar: str,
     silos: tuple[str, ...] = (),
 ) -> Owners:
     """Who owns and who holds each row.
 
+    table: where a name means one person, and what happens to names that may mean the same.
     user: column of the users' names; None: every row is another user.
     silo: column of the silos' names; None: there are none.
-    scope: one of `SCOPES`.
-    similar: one of `people.SIMILAR`.
     silos: the public list of silos; empty: those of the file.
 
     Raises DataError for names that may mean the same, for placeholders and for unknown silos.
@@ -54,31 +49,29 @@ def owners_of(
     notes: list[str] = []
     held = None
     if silo is not None:
-        found = people.names_of(cells, silo, similar)
-        notes += _spellings(cells, silo, found)
+        found = _names(cells, silo, table.similar_ids, notes)
         silos = silos or found.names
-        held = people.require_known(cells, silo, found, silos)
+        held = places_of(found.names, found.code, silos)
+        if (held == -2).any():
+            allowed = f"not in the public list: {', '.join(silos[:5])}, ..."
+            raise cells.error(silo, held == -2, allowed)
     if user is None:
         keys = row_keys(cells)
         return Owners(np.arange(len(keys)), keys, held, silos, tuple(notes))
-    named = people.names_of(cells, user, similar)
-    notes += _spellings(cells, user, named)
+    named = _names(cells, user, table.similar_ids, notes)
     number, keys = named.code, named.names
     if len(keys) == len(cells.frame):
         notes.append(f"column {user}: every row has another value: is it the person, or the visit?")
     if held is not None:
         across = _in_several_silos(number, held, len(keys))
         if len(across):
-            one = (
-                "each taken as one person"
-                if scope == TABLE
-                else "each taken as another person in every silo"
-            )
+            line = cells.frame.index[int((number == across[0]).argmax())]
+            everywhere = "person" if table.user_scope == TABLE else "another person in every silo"
             notes.append(
-                f"{len(across)} values of column {user} are in several silos, {one} "
-                f"(data.user_scope={scope}): see line {_line(cells, number == across[0])}"
+                f"{len(across)} values of column {user} are in several silos, each taken as "
+                f"{everywhere} (data.user_scope={table.user_scope}): see line {line}"
             )
-        if scope == SILO:
+        if table.user_scope == SILO:
             number, keys = _by_silo(number, held, keys, silos)
     return Owners(number, keys, held, silos, tuple(notes))
 
@@ -91,29 +84,13 @@ def row_keys(cells: Cells) -> tuple[str, ...]:
     return tuple(f"row {number:016x}" for number in hashes)
 
 
-def _spellings(cells: Cells, column: str, found: people.Names) -> list[str]:
-    """Notes on similar names, which they do not repeat: notes go to a run's log."""
-    notes = []
-    for pairs, what in ((found.merged, "are taken as one"), (found.similar, "are kept apart")):
-        if pairs:
-            line = _line(cells, np.asarray(cells.frame[column] == pairs[0][1]))
-            notes.append(
-                f"column {column}: {len(pairs)} pairs of names that may be the same {what}: see "
-                f"line {line}"
-            )
-    loose = people.punctuation_pairs(found.names)
-    if loose and not found.similar:
-        line = _line(cells, np.asarray(cells.frame[column] == loose[0][1]))
-        notes.append(
-            f"column {column}: {len(loose)} pairs of names differ in punctuation only, and are "
-            f"taken as different: see line {line}"
-        )
-    return notes
-
-
-def _line(cells: Cells, rows: np.ndarray) -> int:
-    """The line of the first of these rows (n,) bool."""
-    return int(cells.frame.index[int(rows.argmax())])
+def _names(cells: Cells, column: str, similar: str, notes: list[str]) -> people.Names:
+    """The names in a column. A note does not repeat them: notes go to a run's log."""
+    found = people.names_of(cells, column, similar)
+    if found.pairs:
+        what = "are taken as one" if similar == MERGE else "are kept apart"
+        notes.append(f"column {column}: {len(found.pairs)} pairs that may be the same {what}")
+    return found
 
 
 def _in_several_silos(user: np.ndarray, silo: np.ndarray, n_users: int) -> np.ndarray:
@@ -128,29 +105,25 @@ def _by_silo(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Users as pairs of silo and name."""
     known = (user >= 0) & (silo >= 0)
-    pair = np.where(known, silo * len(keys) + user, -1)
-    used, number = np.unique(pair, return_inverse=True)
-    lacking = int(used[0] == -1)
-    names = tuple(
-        f"{silos[one // len(keys)]}\n{keys[one % len(keys)]}" for one in used[lacking:].tolist()
-    )
-    return number - lacking, names
+    used, number = np.unique((silo * len(keys) + user)[known], return_inverse=True)
+    numbers = np.full(len(user), -1)
+    numbers[known] = number
+    names = tuple(f"{silos[pair // len(keys)]}\n{keys[pair % len(keys)]}" for pair in used.tolist())
+    return numbers, names
 
 
 def shared_keys(cells: Cells, one: Owners, other: Owners, similar: str) -> list[str]:
     """Names of users in both tables. Raises DataError for names in the two that may mean the same,
     under the rule "refuse"."""
     both = set(one.keys) & set(other.keys)
-    if similar == people.KEEP:
-        return sorted(both)
-    known = {people.same_form(key): key for key in one.keys}
-    for key in other.keys:
-        match = known.get(people.same_form(key))
-        if match is not None and match != key:
-            if similar == people.REFUSE:
-                raise DataError(
-                    f"{cells.name}: {key!r:.60} may be the same user as {match!r:.60} of the "
-                    "training table: clean the columns, or set data.similar_ids"
-                )
-            both.add(key)
+    if similar != KEEP:
+        known = {people.same_form(key): key for key in one.keys}
+        alike = {key: known.get(people.same_form(key), key) for key in other.keys}
+        new = sorted(key for key, match in alike.items() if match != key)
+        if new and similar == REFUSE:
+            raise DataError(
+                f"{cells.name}: {new[0]!r:.60} may be the same user as {alike[new[0]]!r:.60} of "
+                "the training table: clean the columns, or set data.similar_ids"
+            )
+        both.update(new)
     return sorted(both)

@@ -1,27 +1,26 @@
 """Reading tables: cells as they are written, with errors in one line.
 
-Every format goes the way of CSV text, so that one set of rules decides what a cell means. Each line
-is looked at twice: once for the form of the file (encoding, quotes, number of cells), once for its
-values.
+Every format becomes texts first, so that one set of rules decides what a cell means, whichever
+other cells its column has.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
-import io
 import re
-import warnings
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.data.files import noted
-from fedpriv.data.table.frames import MOST_BYTES, as_csv, read_parquet
+from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.untrusted_files import require_regular
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 SEPARATORS = ",;\t|"
 MOST_COLUMNS = 10_000
-CELL_CHARACTERS = 10_000
-"""Limit of one cell."""
 LARGEST = 1e12
 """Largest accepted size of a number."""
 FRAME = "the data frame"
@@ -49,11 +46,6 @@ def given_frame(frame: pd.DataFrame | None) -> Iterator[None]:
         yield
     finally:
         _given.reset(token)
-
-
-def frame_in_use() -> pd.DataFrame | None:
-    """The data frame of the innermost `given_frame`."""
-    return _given.get()
 
 
 @dataclass(frozen=True)
@@ -80,12 +72,10 @@ class Cells:
     frame: a column for each name. A column is of numbers (float64, missing ones NaN), or
         categorical with stripped texts, missing ones without a category. The index has the lines
         of the file.
-    notes: what a reader should know of the file.
     """
 
     name: str
     frame: pd.DataFrame
-    notes: tuple[str, ...] = field(default=())
 
     def error(self, column: str, wrong: np.ndarray, what: str) -> DataError:
         """The error for the first row of `wrong` (n,) bool, with line and value of the column."""
@@ -97,6 +87,34 @@ class Cells:
             f"{self.name}: line {self.frame.index[row]}, column {column}: {shown}{what}{more}"
         )
 
+    def refuse(self, column: str, wrong: Callable[[str], bool], what: str) -> None:
+        """Raise DataError for the first row of a column of texts whose text is wrong."""
+        values = self.frame[column].cat
+        odd = [place for place, text in enumerate(values.categories) if wrong(text)]
+        if odd:
+            raise self.error(column, np.isin(values.codes, odd), what)
+
+    def numbers(self, column: str) -> np.ndarray:
+        """A column as numbers, (n,) float64, NaN where one is missing. Raises DataError for a text
+        that is no number."""
+        values = self.frame[column]
+        if values.dtype != np.float64:
+            self.refuse(column, lambda text: np.isnan(number_of(text)), "a number is expected")
+            values = values.astype(np.float64)
+        return np.asarray(values.to_numpy())
+
+    def places(self, column: str, known: Sequence[str]) -> np.ndarray:
+        """Place of each row's text among those known, (n,); -1 where it is missing, -2 where it is
+        unknown."""
+        return places_of(self.frame[column].cat.categories, self.frame[column].cat.codes, known)
+
+
+def places_of(texts: Iterable[str], codes: Any, known: Sequence[str]) -> np.ndarray:
+    """Places among `known`, (n,) int64, of texts that are given by their codes (n,); -1 stays."""
+    place = {text: number for number, text in enumerate(known)}
+    found = np.array([*(place.get(text, -2) for text in texts), -1])
+    return np.asarray(found[np.asarray(codes)])
+
 
 def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
     """The cells of a CSV file, of a Parquet file (its name ends with .parquet), or of the given
@@ -106,262 +124,137 @@ def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
 
     Raises DataError with one line.
     """
-    if path is None:
-        frame = frame_in_use()
-        if frame is None:
-            raise FedprivError(
-                "data.path=null: the path of a table, or fedpriv.run(..., frame=...)"
-            )
-        return _cells(FRAME, as_csv(FRAME, frame), Format(",", missing=form.missing), texts)
+    name = FRAME if path is None else str(path)
     try:
-        require_regular(path, MOST_BYTES)
-        noted(path)
-        if path.suffix.lower() in (".parquet", ".pq"):
-            text = as_csv(str(path), read_parquet(path))
-            return _cells(str(path), text, Format(",", missing=form.missing), texts)
-        _refuse_binary(path)
-        return _cells(str(path), path, form, texts)
-    except (OSError, ValueError) as error:
+        found = _written(path, form)
+        names = _checked(found.names)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}: not {form.encoding} ({error.reason}); if it is a CSV file, set "
+            "data.encoding, for example latin-1"
+        ) from error
+    except (OSError, ValueError, LookupError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise DataError(f"{path}: {reason}") from error
+        raise DataError(f"{name}: {reason}") from error
+    import pandas as pd
 
-
-def _refuse_binary(path: Path) -> None:
-    with open(path, "rb") as file:
-        head = file.read(4)
-        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ValueError("UTF-16; save it as UTF-8")
-        if head == b"PK\x03\x04" or head == b"\xd0\xcf\x11\xe0":
-            raise ValueError("a workbook or an archive, not a CSV file; export it as CSV")
-        file.seek(0)
-        while chunk := file.read(1 << 20):
-            if b"\0" in chunk:
-                raise ValueError("not a text file: it contains zero bytes")
-
-
-def _ends_in_a_line(path: Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, io.SEEK_END)
-        return file.read(1) in (b"\n", b"\r")
-
-
-def _cells(name: str, source: Path | io.StringIO, form: Format, texts: Iterable[str]) -> Cells:
-    shape = _Shape.of(name, source, form)
-    text = frozenset(texts)
-    frame = _values(name, source, form, shape, text)
-    truths = {column for column, values in frame.items() if _has_truths(values)}
-    if truths:  # read them again, as they are written
-        frame = _values(name, source, form, shape, text.union(map(str, truths)))
-    if len(frame) != len(shape.lines):
-        raise DataError(f"{name}: {len(shape.lines)} lines, of which {len(frame)} can be read")
-    frame.index = shape.lines
-    for column in shape.names:
-        frame[column] = _stripped(frame[column], form, keep=column in text)
-    cells = Cells(name, frame, shape.notes)
+    kept = frozenset(texts)
+    columns = {
+        name: _values(codes, column, form, keep=name in kept)
+        for name, (codes, column) in zip(names, found.columns)
+    }
+    cells = Cells(name, pd.DataFrame(columns, index=found.lines))
     _refuse_odd_cells(cells)
     return cells
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """The form of a CSV file: names of its columns, line of each row, and its separator."""
-
-    names: list[str]
-    lines: np.ndarray
-    separator: str
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, name: str, source: Path | io.StringIO, form: Format) -> _Shape:
-        with _opened(source, form.encoding) as file:
-            try:
-                shape = cls._read(name, file, form)
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{name}: not {form.encoding} ({error.reason}); "
-                    "set data.encoding, for example latin-1"
-                ) from error
-            except csv.Error as error:
-                raise DataError(f"{name}: not a readable table: {error}") from error
-        cut = isinstance(source, Path) and not _ends_in_a_line(source)
-        return replace(shape, notes=("the last line has no end: is the file whole?",) * cut)
-
-    @classmethod
-    def _read(cls, name: str, file: io.TextIOBase, form: Format) -> _Shape:
-        first = file.readline()
-        if not first.strip():
-            raise DataError(
-                f"{name}: {'line 1 is empty' if file.readline() else 'the file is empty'}"
+def _written(path: Path | None, form: Format) -> Written:
+    if path is None:
+        frame = _given.get()
+        if frame is None:
+            raise FedprivError(
+                "data.path=null: the path of a table, or fedpriv.run(..., frame=...)"
             )
-        separator = form.separator or max(SEPARATORS, key=_unquoted(first).count)
+        return written(frame)
+    require_regular(path, MOST_BYTES)
+    noted(path)
+    return read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, form)
+
+
+def _csv(path: Path, form: Format) -> Written:
+    """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
+    utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
+    with open(path, encoding="utf-8-sig" if utf8 else form.encoding, newline="") as file:
+        unquoted = re.sub(r'"[^"]*"', "", file.readline())
+        separator = form.separator or max(SEPARATORS, key=unquoted.count)
         file.seek(0)
-        rows = csv.reader(file, delimiter=separator, strict=True)
-        names = _names(name, next(rows))
-        lines, blank, width = [], 0, len(names)
-        before = rows.line_num
+        rows = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
+        names = next(rows, [])
+        places: list[dict[str, int]] = [{} for _ in names]
+        codes = [array("q") for _ in names]
+        lines, before, blank = [], rows.line_num, False
         for row in rows:
             line, before = before + 1, rows.line_num
             if not row:
-                blank = blank or line
+                blank = True
                 continue
-            if blank:
-                raise DataError(f"{name}: line {blank} is blank")
-            if len(row) != width:
-                raise DataError(
-                    f"{name}: line {line}: {len(row)} cells; the first line has {width}"
-                )
+            if blank or len(row) != len(names):
+                found = "a blank line before it" if blank else f"{len(row)} cells"
+                raise ValueError(f"line {line}: {found}; the first line has {len(names)} cells")
             lines.append(line)
-        if not lines:
-            raise DataError(f"{name}: no records, only names of columns")
-        return cls(names, np.array(lines), separator, ())
+            for text, place, code in zip(row, places, codes):
+                code.append(place.setdefault(text, len(place)))
+    columns = [(np.array(code), list(place)) for code, place in zip(codes, places)]
+    return Written(names, columns, np.array(lines))
 
 
-@contextmanager
-def _opened(source: Path | io.StringIO, encoding: str) -> Iterator[io.TextIOBase]:
-    if isinstance(source, io.StringIO):
-        source.seek(0)
-        yield source
-        return
-    try:
-        with open(source, encoding=_without_mark(encoding), newline="") as file:
-            yield file
-    except LookupError as error:
-        raise DataError(f"data.encoding={encoding:.40}: allowed: an encoding of Python") from error
-
-
-def _without_mark(encoding: str) -> str:
-    """An encoding that drops the mark with which some programs begin UTF-8."""
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-
-
-def _unquoted(line: str) -> str:
-    return re.sub(r'"[^"]*"', "", line)
-
-
-def _names(name: str, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    if len(names) > MOST_COLUMNS:
-        raise DataError(f"{name}: line 1: {len(names)} columns; at most {MOST_COLUMNS} are read")
-    for place, one in enumerate(names, start=1):
-        if not one:
-            hint = "; a table from pandas needs to_csv(index=False)" if place == 1 else ""
-            raise DataError(f"{name}: line 1: column {place} has no name{hint}")
-        if not one.isprintable():
-            raise DataError(f"{name}: line 1: column {place}: {one!r:.60} is no printable name")
-    twice = sorted({one for one in names if names.count(one) > 1})
+def _checked(names: list[str]) -> list[str]:
+    """Stripped names of columns. Raises ValueError for names that are none, or not different."""
+    names = [name.strip() for name in names]
+    if not 0 < len(names) <= MOST_COLUMNS:
+        raise ValueError(f"line 1: {len(names)} columns; from 1 to {MOST_COLUMNS} are read")
+    for place, name in enumerate(names, start=1):
+        if not name or not name.isprintable():
+            raise ValueError(
+                f"line 1: column {place}: {name!r:.60} is no printable name (a table from pandas "
+                "needs to_csv(index=False))"
+            )
+    folded = [name.casefold() for name in names]
+    twice = [name for name in names if folded.count(name.casefold()) > 1]
     if twice:
-        raise DataError(f"{name}: line 1: two columns have the name {twice[0]}")
-    alike: dict[str, str] = {}
-    for one in names:
-        other = alike.setdefault(one.casefold(), one)
-        if other != one:
-            raise DataError(f"{name}: line 1: columns {other} and {one} differ only in case")
-    if all(re.fullmatch(r"[-+]?[\d.,]+", one) for one in names):
-        raise DataError(f"{name}: line 1 has numbers where the names of the columns are expected")
+        raise ValueError(f"line 1: two columns have the name {twice[0]:.60}, in any case")
+    if all(re.fullmatch(r"[-+]?[\d.,]+", name) for name in names):
+        raise ValueError("line 1 has numbers where the names of the columns are expected")
     return names
 
 
-def _values(
-    name: str, source: Path | io.StringIO, form: Format, shape: _Shape, text: frozenset[str]
-) -> pd.DataFrame:
-    import pandas as pd
-
-    if isinstance(source, io.StringIO):
-        source.seek(0)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                source,
-                sep=shape.separator,
-                decimal=form.decimal,
-                encoding=_without_mark(form.encoding),
-                names=shape.names,
-                header=0,
-                index_col=False,
-                dtype=dict.fromkeys(text & set(shape.names), "category"),
-                na_values=["", *form.missing],
-                keep_default_na=False,
-                skipinitialspace=True,
-                skip_blank_lines=True,
-                low_memory=False,
-                float_precision="round_trip",  # as Python's float, see `number_of`
-            )
-    except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
-        raise DataError(f"{name}: not a readable table: {reason}") from error
-
-
-def _has_truths(column: pd.Series) -> bool:
-    """Whether pandas has read words such as TRUE as truth values."""
-    import pandas as pd
-
-    return column.dtype == bool or (
-        column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "boolean"
-    )
-
-
 def number_of(text: str) -> float:
-    """The number that a text writes, NaN if it writes none. A cell means the same whichever other
-    cells its column has, so that no row changes how another is read."""
+    """The number that a text writes, NaN if it writes none."""
     try:
         return plain_number(text)
     except ValueError:
         return np.nan
 
 
-def _stripped(column: pd.Series, form: Format, *, keep: bool) -> pd.Series:
-    """A column as numbers (float64) or as stripped texts (categorical).
+def _values(codes: np.ndarray, texts: list[str], form: Format, *, keep: bool) -> Any:
+    """A column as numbers (float64), or as stripped texts (categorical).
 
     keep: leave numbers as texts.
     """
     import pandas as pd
 
-    if column.dtype.kind in "iuf" and not keep:
-        return _without_marks(column.astype(np.float64), form)
-    codes, found = pd.factorize(column.astype(object))
     marks = {"", *form.missing}
-    stripped = [str(value).strip() for value in found]
+    stripped = [text.strip() for text in texts]
     if not keep:
-        plain = [one.replace(form.decimal, ".") if form.decimal != "." else one for one in stripped]
-        numbers = np.array([number_of(one) for one in plain], dtype=np.float64)
-        real = np.array([one not in marks for one in stripped], dtype=bool)
-        if not np.isnan(numbers[real]).any():  # also where all are missing
-            values = pd.Series(np.append(numbers, np.nan)[codes], index=column.index)
-            return _without_marks(values, form)
-    names = sorted({one for one in stripped if one not in marks})
-    place = {one: number for number, one in enumerate(names)}
-    new = np.array([place.get(one, -1) for one in stripped] + [-1])
-    return pd.Series(
-        pd.Categorical.from_codes(new[codes], pd.Index(names, dtype=object)), index=column.index
-    )
-
-
-def _without_marks(numbers: pd.Series, form: Format) -> pd.Series:
-    """Numbers without those that stand for a missing value, however they are written: the mark -999
-    means -999.0 too. It depends on no other cell."""
-    return numbers.mask(numbers.isin([number_of(mark) for mark in form.missing]))
+        numbers = np.array(
+            [*(number_of(text.replace(form.decimal, ".")) for text in stripped), 0.0]
+        )
+        missing = np.array([*(text in marks for text in stripped), True])
+        if not np.isnan(numbers[~missing]).any():  # also where all are missing
+            # The mark -999 means -999.0 too.
+            missing |= np.isin(numbers, [number_of(mark) for mark in form.missing])
+            return np.where(missing, np.nan, numbers)[codes]
+    names = sorted(set(stripped) - marks)
+    place = {name: number for number, name in enumerate(names)}
+    new = np.array([*(place.get(text, -1) for text in stripped), -1])[codes]
+    return pd.Categorical.from_codes(new, pd.Index(names, dtype=object))
 
 
 def _refuse_odd_cells(cells: Cells) -> None:
-    """Refuse infinite and huge numbers, and texts that are no printable line."""
+    """Raise DataError for no rows, for infinite and huge numbers, and for texts that are no
+    printable line."""
+    if not len(cells.frame):
+        raise DataError(f"{cells.name}: no records, only names of columns")
     for name in cells.frame.columns:
         column = cells.frame[name]
         if column.dtype == np.float64:
             wrong = np.abs(column.to_numpy()) > LARGEST
             if wrong.any():
                 raise cells.error(name, wrong, f"not a number up to {LARGEST:g} in size")
-            continue
-        odd = [
-            place
-            for place, text in enumerate(column.cat.categories)
-            if len(text) > CELL_CHARACTERS or not text.isprintable() or "\ufffd" in text
-        ]
-        if odd:
-            wrong = np.isin(column.cat.codes.to_numpy(), odd)
-            raise cells.error(
+        else:
+            cells.refuse(
                 name,
-                wrong,
-                "a text of several lines, or with characters that are not "
-                "printable: is the encoding right?",
+                lambda text: not text.isprintable() or "\ufffd" in text,
+                "a text of several lines, or with signs that are not printable: is the encoding "
+                "right?",
             )

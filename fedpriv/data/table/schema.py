@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_yaml
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
 
 VERSION = "fedpriv table 1"
 REGRESSION, CLASSIFICATION, SURVIVAL = PROBLEMS = ("regression", "classification", "survival")
+NEEDED = {REGRESSION: {"range"}, CLASSIFICATION: {"classes"}, SURVIVAL: {"range", "time"}}
+"""What a label needs beside its column, by its problem."""
+PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "time")
 
 MOST_FEATURES = 10_000
 """Limit of features after one-hot encoding."""
@@ -133,44 +136,52 @@ class Schema:
         )
 
 
+NOTE = """\
+# Which columns a table has, and what is public about them. `fedpriv epsilon` needs this file
+# only, and no record. Check every value: everything here is published. Give each number a
+# range that does not come from the records, such as [0, 120] for an age. Then write `public: true`.
+"""
+NOTE_ON_A_DRAFT = """\
+# `read_off_records` is what a draft took from the records. With `public: true` an epsilon
+# rests on your word that this is public knowledge. Delete a line when its values come from
+# elsewhere.
+"""
+
+
 def write_schema(schema: Schema) -> str:
     """The text of a schema file."""
-    head = (
-        "# Which columns a table has, and what is public about them. `fedpriv epsilon` needs this "
-        "file\n# only, and no record. Check every value: everything here is published. Give each "
-        "number a\n# range that does not come from the records, such as [0, 120] for an age. Then "
-        "write `public: true`.\n"
-    )
-    if schema.read_off:
-        head += (
-            "# `read_off_records` is what a draft took from the records. With `public: true` an "
-            "epsilon\n# rests on your word that this is public knowledge. Delete a line when its "
-            "values come from\n# elsewhere.\n"
-        )
     label = schema.label
-    tree: dict[str, Any] = {"schema": VERSION, "public": schema.public}
-    if schema.read_off:
-        tree["read_off_records"] = list(schema.read_off)
-    tree["user"] = {"column": schema.user, "number": schema.n_users}
-    if schema.silo is not None:
-        tree["silo"] = {"column": schema.silo, "names": list(schema.silos)}
-    tree["label"] = {"column": label.column, "problem": label.problem}
-    if label.classes:
-        tree["label"]["classes"] = list(label.classes)
-    if label.range is not None:
-        tree["label"]["range"] = list(label.range)
-    if label.time is not None:
-        tree["label"]["time"] = label.time
-    tree["features"] = {
-        one.name: (
-            {"values": list(one.values)}
-            if isinstance(one, Category)
-            else {"range": None if one.range is None else list(one.range)}
-        )
-        for one in schema.features
+    silo = {"column": schema.silo, "names": list(schema.silos)}
+    about_label = {
+        "column": label.column,
+        "problem": label.problem,
+        "classes": list(label.classes),
+        "range": _listed(label.range),
+        "time": label.time,
     }
-    tree["unused"] = list(schema.unused)
+    tree = {
+        "schema": VERSION,
+        "public": schema.public,
+        **({"read_off_records": list(schema.read_off)} if schema.read_off else {}),
+        "user": {"column": schema.user, "number": schema.n_users},
+        **({"silo": silo} if schema.silo is not None else {}),
+        "label": {key: value for key, value in about_label.items() if value},
+        "features": {
+            one.name: (
+                {"values": list(one.values)}
+                if isinstance(one, Category)
+                else {"range": _listed(one.range)}
+            )
+            for one in schema.features
+        },
+        "unused": list(schema.unused),
+    }
+    head = NOTE + NOTE_ON_A_DRAFT if schema.read_off else NOTE
     return head + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
+    return None if bounds is None else list(bounds)
 
 
 def read_schema(path: Path, digest: str | None = None) -> Schema:
@@ -182,106 +193,75 @@ def read_schema(path: Path, digest: str | None = None) -> Schema:
         if digest is not None:
             found = hashlib.sha256(read_bytes(path, SETTINGS_BYTES)).hexdigest()
             if found != digest.lower():
-                raise DataError(
-                    f"{path}: its SHA-256 is {found}; data.schema_digest={digest:.80} allows no "
-                    "other file"
+                raise ValueError(
+                    f"its SHA-256 is {found}; data.schema_digest={digest:.80} allows no other file"
                 )
-        text = read_plain_yaml(path)
-        _refuse_twins(yaml.compose(text, Loader=yaml.SafeLoader))
-        tree = yaml.safe_load(text)
+        return _parsed(read_plain_values(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path}: not a readable schema: {reason}") from error
-    try:
-        return _parsed(tree)
-    except _SchemaError as error:
-        raise DataError(f"{path}: {error}") from error
-
-
-def _refuse_twins(node: yaml.Node | None) -> None:
-    """Raise ValueError for a key that a mapping has twice, of which YAML keeps the last."""
-    if isinstance(node, yaml.MappingNode):
-        keys = [str(key.value) for key, _ in node.value]
-        twins = sorted({key for key in keys if keys.count(key) > 1})
-        if twins:
-            raise ValueError(f"it has the key {twins[0]:.60} twice")
-        for _, value in node.value:
-            _refuse_twins(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_twins(value)
-
-
-class _SchemaError(Exception):
-    """A key of a schema file with a value that is not allowed."""
 
 
 def _parsed(tree: Any) -> Schema:
-    known = {"schema", "public", "read_off_records", "user", "silo", "label", "features", "unused"}
-    top = _mapping(tree, "the file", known)
+    top = _mapping(
+        tree,
+        "the file",
+        *("schema", "public", "read_off_records", "user", "silo", "label", "features", "unused"),
+    )
     _need(top.get("schema") == VERSION, "schema", top.get("schema"), f"{VERSION!r}")
-    user = _mapping(top.get("user"), "user", {"column", "number"})
+    user = _mapping(top.get("user"), "user", "column", "number")
     number: Any = user.get("number")
     whole = type(number) is int and 1 <= number <= 10**6
     _need(whole, "user.number", number, "a whole number from 1 to 1000000")
-    silo = _mapping(top.get("silo", {}), "silo", {"column", "names"})
-    label = _label(_mapping(top.get("label"), "label", {f.name for f in fields(Label)}))
-    features = _mapping(top.get("features"), "features", None)
-    _need(bool(features), "features", {}, "at least one column")
+    silo = _mapping(top.get("silo", {}), "silo", "column", "names")
     public = top.get("public", False)
     _need(type(public) is bool, "public", public, "true or false")
+    features: Any = top.get("features")
+    _need(isinstance(features, dict) and features != {}, "features", features, "columns")
     schema = Schema(
         tuple(_feature(name, about) for name, about in features.items()),
-        label,
-        int(number),
+        _label(_mapping(top.get("label"), "label", *PARTS_OF_A_LABEL)),
+        number,
         user=None if user.get("column") is None else _text(user["column"], "user.column"),
-        silo=None if not silo else _text(silo.get("column"), "silo.column"),
+        silo=_text(silo.get("column"), "silo.column") if silo else None,
         silos=_texts(silo.get("names"), "silo.names", least=1) if silo else (),
         unused=_texts(top.get("unused", []), "unused", least=0),
         public=public,
         read_off=_texts(top.get("read_off_records", []), "read_off_records", least=0),
     )
-    names = schema.columns
-    twice = sorted({name for name in names if names.count(name) > 1})
-    _need(not twice, "columns", ", ".join(twice), "each column in one place")
+    _texts(list(schema.columns), "columns", least=0)
     _need(schema.width <= MOST_FEATURES, "features", schema.width, f"at most {MOST_FEATURES}")
     return schema
 
 
 def _label(about: dict[str, Any]) -> Label:
     problem = about.get("problem")
-    _need(problem in PROBLEMS, "label.problem", problem, ", ".join(PROBLEMS))
-    column = _text(about.get("column"), "label.column")
-    needed = {
-        REGRESSION: {"range"},
-        CLASSIFICATION: {"classes"},
-        SURVIVAL: {"range", "time"},
-    }[str(problem)]
+    _need(problem in NEEDED, "label.problem", problem, ", ".join(NEEDED))
+    needed = NEEDED[str(problem)]
     for key in ("range", "classes", "time"):
-        given = about.get(key) is not None
+        given = about.get(key)
         allowed = "a value" if key in needed else f"nothing, because the problem is {problem}"
-        _need(given == (key in needed), f"label.{key}", about.get(key), allowed)
+        _need((given is not None) == (key in needed), f"label.{key}", given, allowed)
     bounds = _range(about["range"], "label.range") if "range" in needed else None
-    _need(
-        problem != SURVIVAL or (bounds is not None and bounds[0] == 0),
-        "label.range",
-        about.get("range"),
-        "0 and the longest time",
+    whole = problem != SURVIVAL or bounds is None or bounds[0] == 0
+    _need(whole, "label.range", bounds, "0 and the longest time")
+    return Label(
+        _text(about.get("column"), "label.column"),
+        str(problem),
+        _texts(about["classes"], "label.classes", least=2) if "classes" in needed else (),
+        bounds,
+        _text(about["time"], "label.time") if "time" in needed else None,
     )
-    classes = _texts(about["classes"], "label.classes", least=2) if "classes" in needed else ()
-    time = _text(about["time"], "label.time") if "time" in needed else None
-    return Label(column, str(problem), classes, bounds, time)
 
 
-def _feature(name: Any, about: Any) -> Number | Category:
-    column = _text(name, "features")
-    key = f"features.{column}"
-    given = _mapping(about, key, {"range", "values"})
+def _feature(name: str, about: Any) -> Number | Category:
+    key = f"features.{_text(name, 'features')}"
+    given = _mapping(about, key, "range", "values")
     _need(len(given) == 1, key, sorted(given), "either range or values")
     if "values" in given:
-        return Category(column, _texts(given["values"], f"{key}.values", least=1))
+        return Category(name, _texts(given["values"], f"{key}.values", least=1))
     bounds = given["range"]
-    return Number(column, None if bounds is None else _range(bounds, f"{key}.range"))
+    return Number(name, None if bounds is None else _range(bounds, f"{key}.range"))
 
 
 def _range(value: Any, key: str) -> tuple[float, float]:
@@ -306,15 +286,13 @@ def _text(value: Any, key: str) -> str:
     return str(value)
 
 
-def _mapping(value: Any, key: str, known: set[str] | None) -> dict[str, Any]:
-    _need(isinstance(value, dict), key, value, "a mapping of keys to values")
-    unknown = [] if known is None else [str(one) for one in value if one not in known]
-    _need(
-        not unknown, key, ", ".join(unknown), f"no other keys than {', '.join(sorted(known or ()))}"
-    )
+def _mapping(value: Any, key: str, *known: str) -> dict[str, Any]:
+    """A mapping with no other keys than those known."""
+    fits = isinstance(value, dict) and set(value) <= set(known)
+    _need(fits, key, value, f"a mapping with no other keys than {', '.join(sorted(known))}")
     return dict(value)
 
 
 def _need(holds: bool, key: str, value: object, allowed: str) -> None:
     if not holds:
-        raise _SchemaError(f"{key}={value!s:.80}: allowed: {allowed}")
+        raise ValueError(f"{key}={value!s:.80}: allowed: {allowed}")

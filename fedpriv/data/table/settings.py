@@ -1,0 +1,122 @@
+"""What the settings say about a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fedpriv.data.base import DataSet
+from fedpriv.data.table.schema import PROBLEMS, SURVIVAL
+from fedpriv.errors import require
+
+USER, RECORD = SPLITS = ("user", "record")
+TABLE, SILO = SCOPES = ("table", "silo")
+"""Where a user's name means one person: in the whole table, or in one silo."""
+REFUSE, MERGE, KEEP = SIMILAR = ("refuse", "merge", "keep")
+"""What happens to names that may mean the same."""
+FILL, DROP, ACCEPT = "fill", "drop", "accept"
+"""What happens to cells that do not fit, if they are not refused."""
+MISSING_MARKS = ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?"]
+IN_THE_SCHEMA = ("label", "time", "user", "silo", "problem", "drop", "categories")
+"""Keys that a schema file replaces."""
+
+
+@dataclass(frozen=True)
+class TableSettings(DataSet):
+    """Records of a table with a column for the label, for the user and for the silo.
+
+    root: folder that relative paths start from; None: the current folder.
+    path: the table, CSV or Parquet (.parquet); None: the data frame of `fedpriv.run(frame=...)`.
+    schema: a schema file, which replaces label, time, user, silo, problem, drop and categories.
+    schema_digest: SHA-256 that the schema file must have; None: any.
+    label: column to predict; for survival, whether the event happened (0 or 1).
+    time: for survival, column of the time to the event or to the end of the observation.
+    user: column that says whose record it is, for example the patient.
+    silo: column that says who holds it, for example the hospital; None: no silos.
+    one_row_per_user: there is no such column, because every row is another person.
+    user_scope: table (a name is one person in all silos) or silo (in each silo another person).
+    similar_ids: names that may mean the same, such as "7" and "07 ": refuse, merge or keep.
+    problem: regression, classification or survival; None: read off the label.
+    metric: main metric of classification, balanced_accuracy or accuracy.
+    drop: columns that are left out.
+    categories: columns of categories although they contain numbers, or many different texts.
+    missing: missing features: refuse, fill or drop (the row).
+    incomplete: rows without label, user or silo: refuse or drop.
+    outside: values outside public lists and ranges: refuse, or accept (in no category; cut to the
+        range).
+    missing_marks: texts that stand for a missing value, beside an empty cell.
+    test: a table of test records with the same columns; None: users are split.
+    test_share: share of the users in the test part, by a coin of each.
+    split: user (nobody is on both sides) or record (every record has its own coin; a test table may
+        contain users who train).
+    separator: sign between two cells; None: comma, semicolon, tab or bar, as in the first line.
+    decimal: sign before decimals.
+    encoding: of a CSV file.
+    """
+
+    path: str | None = None
+    schema: str | None = None
+    schema_digest: str | None = None
+    label: str | None = None
+    time: str | None = None
+    user: str | None = None
+    silo: str | None = None
+    one_row_per_user: bool = False
+    user_scope: str = TABLE
+    similar_ids: str = REFUSE
+    problem: str | None = None
+    metric: str = "balanced_accuracy"
+    drop: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    missing: str = REFUSE
+    incomplete: str = REFUSE
+    outside: str = REFUSE
+    missing_marks: list[str] = field(default_factory=lambda: list(MISSING_MARKS))
+    test: str | None = None
+    test_share: float = 0.2
+    split: str = USER
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("user_scope", SCOPES),
+            ("similar_ids", SIMILAR),
+            ("problem", (None, *PROBLEMS)),
+            ("metric", ("balanced_accuracy", "accuracy")),
+            ("missing", (REFUSE, FILL, DROP)),
+            ("incomplete", (REFUSE, DROP)),
+            ("outside", (REFUSE, ACCEPT)),
+            ("split", SPLITS),
+            ("decimal", (".", ",")),
+        ):
+            shown = ", ".join("null" if one is None else one for one in allowed)
+            require(getattr(self, name) in allowed, f"data.{name}", getattr(self, name), shown)
+        single = self.separator is None or (len(self.separator) == 1 and self.separator != '"')
+        require(single, "data.separator", self.separator, "one sign, or null")
+        inside = 0 < self.test_share < 1
+        require(inside, "data.test_share", self.test_share, "a share between 0 and 1")
+        if self.schema is None:
+            self._require_roles()
+            return
+        for name in IN_THE_SCHEMA:
+            value = getattr(self, name)
+            require(not value, f"data.{name}", value, "null, because data.schema says it")
+
+    def _require_roles(self) -> None:
+        """Raise ConfigError for what does not fit together without a schema."""
+        pinned = self.schema_digest
+        require(pinned is None, "data.schema_digest", pinned, "null without data.schema")
+        require(self.label is not None, "data.label", "null", "the column to predict")
+        survives = self.problem == SURVIVAL or (self.problem is None and self.time is not None)
+        fits = survives == (self.time is not None)
+        allowed = f"{'a column' if survives else 'null'}, because data.problem={self.problem}"
+        require(fits, "data.time", self.time, allowed)
+        named = (self.user is None) == self.one_row_per_user
+        allowed = "the column that says whose record it is, or data.one_row_per_user=true"
+        without = "null, or data.one_row_per_user=false"
+        shown = "null" if self.user is None else self.user
+        require(named, "data.user", shown, allowed if self.user is None else without)
+        held = self.silo is not None or self.user_scope == TABLE
+        allowed = "table, because there is no data.silo"
+        require(held, "data.user_scope", self.user_scope, allowed)
