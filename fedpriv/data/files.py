@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -24,9 +25,6 @@ from fedpriv.errors import DataError, require
 TIMEOUT = 30
 """A download fails after this number of seconds without a byte."""
 
-CHUNK = 1 << 16
-"""Number of bytes per read."""
-
 _collected: ContextVar[list[Path] | None] = ContextVar("files_read", default=None)
 
 
@@ -35,18 +33,18 @@ OFFICIAL_RECORDS = {
     "adult.test": 16_281,
     "brca.csv": 1_096,
     "creditcard.csv": 284_807,
-    "data_batch_1": 10_000,
-    "data_batch_2": 10_000,
-    "data_batch_3": 10_000,
-    "data_batch_4": 10_000,
-    "data_batch_5": 10_000,
+    "data_batch_1.bin": 10_000,
+    "data_batch_2.bin": 10_000,
+    "data_batch_3.bin": 10_000,
+    "data_batch_4.bin": 10_000,
+    "data_batch_5.bin": 10_000,
     "input.txt": 1_115_394,
     "processed.cleveland.data": 303,
     "processed.hungarian.data": 294,
     "processed.switzerland.data": 123,
     "processed.va.data": 200,
     "t10k-images-idx3-ubyte": 10_000,
-    "test_batch": 10_000,
+    "test_batch.bin": 10_000,
     "train-images-idx3-ubyte": 60_000,
     "train_test_split.csv": 1_088,
 }
@@ -138,18 +136,13 @@ def download(file: RemoteFile, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             _fetch(url, target, file.digest)
             return target
-        # URLError and timeouts are OSErrors.
-        except (OSError, HTTPException, _RefusedError) as error:
-            failures.append(f"{url} ({_reason(error)})")
+        except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
+            failures.append(f"{url} ({str(error) or type(error).__name__})")
     raise DataError(
         f"{target.name}: cannot download from {' nor from '.join(failures)}; "
         f"download it by hand to {target}, or to {file.places[-1]} below a folder named by "
         "data.root"
     )
-
-
-class _RefusedError(Exception):
-    """A download arrived, but it is not the expected file."""
 
 
 def _fetch(url: str, target: Path, digest: str | None) -> None:
@@ -162,11 +155,11 @@ def _fetch(url: str, target: Path, digest: str | None) -> None:
             algorithm, _, expected = (digest or "sha256:").partition(":")
             found = hashlib.file_digest(file, algorithm).hexdigest()
         if announced and size != announced:
-            raise _RefusedError(f"the connection ended after {size} of {announced} bytes")
+            raise OSError(f"the connection ended after {size} of {announced} bytes")
         if not size:
-            raise _RefusedError("the answer is empty")
+            raise OSError("the answer is empty")
         if digest and found != expected:
-            raise _RefusedError(f"wrong checksum: {algorithm} is {found}, not {expected}")
+            raise OSError(f"wrong checksum: {algorithm} is {found}, not {expected}")
         os.chmod(name, 0o644)
         os.replace(name, target)
     finally:
@@ -179,28 +172,18 @@ def _copy(url: str, file: BinaryIO, name: str) -> tuple[int, int]:
     from urllib.request import Request, urlopen
 
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import wrap_file
 
     console = Console(stderr=True)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    request = Request(url, headers={"User-Agent": "fedpriv"})
-    with urlopen(request, timeout=TIMEOUT) as body, progress:
+    with urlopen(Request(url, headers={"User-Agent": "fedpriv"}), timeout=TIMEOUT) as body:
         announced = int(body.headers.get("Content-Length") or 0)
-        bar = progress.add_task(f"downloading {name}", total=announced or None)
-        while chunk := body.read(CHUNK):
-            progress.update(bar, advance=file.write(chunk))
-        return file.tell(), announced
-
-
-def _reason(error: Exception) -> str:
-    text = str(getattr(error, "reason", None) or error) or type(error).__name__
-    code = getattr(error, "code", None)
-    return f"HTTP {code}: {text}" if code else text
+        with wrap_file(
+            body,
+            announced,
+            description=f"downloading {name}",
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as shown:
+            shutil.copyfileobj(shown, file)
+    return file.tell(), announced

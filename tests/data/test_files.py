@@ -84,7 +84,7 @@ def test_a_good_file_arrives_whole_and_is_not_fetched_again(address, no_cache, d
         ("cut", SHA, "the connection ended after 70000 of 256000 bytes"),
         ("cut", None, "the connection ended after 70000 of 256000 bytes"),
         ("nothing", None, "the answer is empty"),
-        ("missing", SHA, "HTTP 404"),
+        ("missing", SHA, "HTTP Error 404"),
         ("stall", SHA, "timed out"),
     ],
 )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command import run as command
 
-from fedpriv.data.pickled_numbers import read_pickled_numbers
 from fedpriv.errors import FedprivError
 from fedpriv.runs.stored_config import read_config
 from lines_attacked.rows import CHANCE, attack, refused
@@ -160,40 +157,6 @@ def yaml_bombs():
         (folder / "config.yaml").write_text(text)
         assert refused(lambda folder=folder: read_config(folder), FedprivError), text[:40]
     return f"{len(texts)} of {len(texts)} refused in one line"
-
-
-@attack(
-    "files",
-    "CIFAR-10's pickles: call functions, or contain arrays of pointers",
-    "a thousand pickles of drawn opcodes, and builtins under other protocols",
-)
-def pickles():
-    import pickle
-
-    class Evil:
-        def __reduce__(self):
-            return (os.mkdir, (str(PLACE / "pickled"),))
-
-    numbers = {b"data": np.zeros((2, 3), np.uint8), b"labels": [1, 2]}
-    for protocol in range(5):
-        raw = pickle.dumps({b"data": Evil()}, protocol)
-        assert refused(lambda raw=raw: read_pickled_numbers(raw), ValueError)
-    read = 0
-    raw = pickle.dumps(numbers, 2)
-    for _ in range(1000):
-        other = bytearray(raw)
-        other[CHANCE.randrange(len(other))] = CHANCE.randrange(256)
-        try:
-            found = read_pickled_numbers(bytes(other))
-            read += 1
-            assert all(
-                not isinstance(one, np.ndarray) or one.dtype.kind in "iufb"
-                for one in found.values()
-            )
-        except ValueError:
-            pass
-    assert not (PLACE / "pickled").exists()
-    return f"nothing called; {read} of 1,000 changed ones were numbers still"
 
 
 @attack(
