@@ -16,7 +16,7 @@ from fedpriv.algorithms.base import Algorithm, require_plain_sgd, require_target
 from fedpriv.certificates.request import Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.data.flags import flags, select
+from fedpriv.data.flags import select
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Federation, Plan
@@ -119,4 +119,4 @@ class RecordMethod(Algorithm, ABC):
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         """The allocation in which each user trains on at most k records, over all silos."""
         k = self.records_per_user
-        return allocation if k is None else select(allocation, flags(allocation.counts(), k), k)
+        return allocation if k is None else select(allocation, k)

@@ -26,7 +26,7 @@ from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
-from fedpriv.data.flags import flags, group_size, select
+from fedpriv.data.flags import group_size, select
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import LocalJob
@@ -101,7 +101,7 @@ class UldpGroup(WholeSilo):
         k = group_size(
             self.group_size if self.group_size in LOOKING_RULES else int(self.group_size), counts
         )
-        return select(allocation, flags(counts, k, group), k, group, self.group_size)
+        return select(allocation, k, group, self.group_size)
 
     def _steps(self, records: int) -> tuple[int, float]:
         """The number of a silo's DP-SGD steps in a round, and the sampling rate of each step."""

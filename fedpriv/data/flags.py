@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.stability import UNSTATED_CHOICE, truncation
+from fedpriv.data.stability import truncation
 from fedpriv.errors import DataError, require
 
 KEY = "algo.group_size"
@@ -30,12 +30,10 @@ def group_size(rule: str | int, counts: np.ndarray) -> int:
     counts: (S, U) training records per silo and user.
 
     "max" and "median" depend on the private histogram of records per user, and no epsilon covers
-    what they reveal; only a k chosen without the data is sound. Raises ConfigError for other rules,
-    and DataError if no user has a record.
+    what they reveal; only a k chosen without the data is sound. Raises DataError if no user has a
+    record.
     """
     if rule not in ("max", "median"):
-        positive = isinstance(rule, int | np.integer) and not isinstance(rule, bool) and rule >= 1
-        require(positive, KEY, rule, "a positive integer, max or median")
         return int(rule)
     totals = counts.sum(axis=0)
     totals = totals[totals > 0]
@@ -79,50 +77,26 @@ def flags(counts: np.ndarray, k: int, group: int = 1) -> np.ndarray:
     return np.asarray((full + last) * group, dtype=np.int64)
 
 
-_by_rule = flags
-
-
 def select(
-    allocation: Allocation,
-    flags: np.ndarray,
-    k: int,
-    group: int = 1,
-    rule: str | int | None = None,
+    allocation: Allocation, k: int, group: int = 1, rule: str | int | None = None
 ) -> Allocation:
-    """The allocation in which silo s trains on the first flags[s, u] of its training records
-    of user u, in data-set order.
+    """The allocation in which silo s trains on the first of its training records of each user, in
+    data-set order, as many as `flags` says.
 
-    flags: (S, U) records to keep, multiples of `group`. Rows 0..group - 1, group..2 group - 1, ...
-        of a `SiloData` then belong to one user each.
+    Rows 0..group - 1, group..2 group - 1, ... of a `SiloData` then belong to one user each.
+
     k: largest number of flags of a user; it becomes the allocation's `records_per_user`.
     group: see `flags`.
     rule: what k was found by (`group_size`); None: it is fixed without a look at the data.
-
-    Other flags than those of `flags` may depend on other users: nothing is certified of them.
-
-    Raises ValueError for flags that violate this, or that exceed the number of records.
     """
-    if (flags % group).any():
-        raise ValueError(f"flags must come in groups of {group} records")
-    if (flags.sum(axis=0) > k).any():
-        raise ValueError(f"a user keeps at most {k} records")
-    if (
-        flags.shape != (allocation.n_silos, allocation.n_users)
-        or (flags > allocation.counts()).any()
-    ):
-        raise ValueError("flags and allocation disagree about silos, users or their records")
+    kept = flags(allocation.counts(), k, group)
     rows = np.flatnonzero(allocation.trains)
     silo = allocation.silo[rows]
     user = allocation.user[rows]
     order = np.lexsort((user, silo))  # stable, so data-set order within a silo and user
     pair = (silo * allocation.n_users + user)[order]
     rank = np.arange(len(pair)) - np.searchsorted(pair, pair)
-    rows = rows[order]
-    silo = silo[order]
-    user = user[order]
     trains = np.zeros_like(allocation.trains)
-    trains[rows[rank < flags[silo, user]]] = True
-    fixed = np.array_equal(flags, _by_rule(allocation.counts(), k, group))
-    stage = truncation(k if rule is None else rule, group) if fixed else UNSTATED_CHOICE
-    stability = allocation.stability.then(stage)
+    trains[rows[order][rank < kept[silo, user][order]]] = True
+    stability = allocation.stability.then(truncation(k if rule is None else rule, group))
     return dataclasses.replace(allocation, trains=trains, records_per_user=k, stability=stability)

@@ -106,10 +106,6 @@ class Stage:
     rows: DistanceBound = DistanceBound()
     changed: DistanceBound = DistanceBound()
 
-    def bound(self, relation: str) -> DistanceBound:
-        """The stability under one of `RELATIONS`."""
-        return {USERS: self.users, ROWS: self.rows, CHANGED: self.changed}[relation]
-
 
 def _everywhere(name: str, why: str) -> Stage:
     return Stage(name, unbounded(why), unbounded(why), unbounded(why))
@@ -152,7 +148,7 @@ class Stability:
         if unit == "user":
             distance = Distance(1, math.inf, why="nothing bounds the records of a user")
         for stage in stages:
-            distance = stage.bound(relation)(distance)
+            distance = getattr(stage, relation)(distance)
         return distance
 
     @property

@@ -106,12 +106,6 @@ def test_group_size_reads_the_totals_of_users_with_records():
     assert group_size(2, counts) == 2
 
 
-@pytest.mark.parametrize("rule", [0, -1, 1.5, "mean", "8", True, None])
-def test_other_group_sizes_end_in_one_line(rule):
-    with pytest.raises(ConfigError, match=r"^algo\.group_size="):
-        group_size(rule, np.ones((1, 1), dtype=int))
-
-
 @pytest.mark.parametrize("rule", ["max", "median"])
 def test_no_records_have_no_group_size(rule):
     with pytest.raises(DataError, match="no user"):
@@ -135,7 +129,7 @@ def allocations(draw):
 @given(allocations(), st.integers(1, 8))
 def test_silos_keep_their_first_training_records(allocation, k):
     kept = flags(allocation.counts(), k)
-    new = select(allocation, kept, k)
+    new = select(allocation, k)
     assert new.records_per_user == k
     np.testing.assert_array_equal(new.counts(), kept)
     left = kept.copy()
@@ -154,24 +148,8 @@ def test_removing_a_user_leaves_the_training_records_of_all_others(allocation, k
         allocation.user, allocation.silo, trains, allocation.n_users, allocation.n_silos
     )
     for group in (1, 2):
-        first, second = (
-            select(a, flags(a.counts(), k, group), k, group).trains for a in (allocation, without)
-        )
+        first, second = (select(a, k, group).trains for a in (allocation, without))
         others = allocation.user != gone
         np.testing.assert_array_equal(first[others], second[others])
         assert first[~others].sum() <= k
         assert not second[~others].any()
-
-
-def test_keep_refuses_half_pairs_and_more_than_there_is():
-    allocation = Allocation(
-        np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.array([True, True, False]), 1, 1
-    )
-    with pytest.raises(ValueError, match="groups of 2"):
-        select(allocation, np.array([[1]]), 2, group=2)
-    with pytest.raises(ValueError, match="disagree"):
-        select(allocation, np.array([[3]]), 3)
-    with pytest.raises(ValueError, match="disagree"):
-        select(allocation, np.array([[1], [1]]), 2)
-    with pytest.raises(ValueError, match="at most 1"):
-        select(allocation, np.array([[2]]), 1)

@@ -12,13 +12,12 @@ from runs import experiment
 from fedpriv import testing
 from fedpriv.accountants import events
 from fedpriv.algorithms.uldp import UldpSgd
-from fedpriv.data import stability
 from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.dealing import hold_out, hold_out_of_each
-from fedpriv.data.flags import flags, group_size, select
+from fedpriv.data.flags import group_size, select
 from fedpriv.data.random_allocators import Dirichlet, Uniform, Zipf
 from fedpriv.data.stability import (
     ADD_REMOVE,
@@ -179,7 +178,7 @@ def at_most(rule, group=1):
 
     def truncate(allocation):
         k = group_size(rule, allocation.counts())
-        return select(allocation, flags(allocation.counts(), k, group), k, group, rule)
+        return select(allocation, k, group, rule)
 
     return truncate
 
@@ -300,7 +299,7 @@ def test_truncation_bounds_what_a_users_local_test_moves(tmp_path):
     def run(file):
         own = Unplaced(str(file))
         allocation = allocator.allocate(own.load(Streams(0)).train, own, Streams(0))
-        allocation = select(allocation, flags(allocation.counts(), 6), 6)
+        allocation = select(allocation, 6)
         declared.append(allocation.stability.of("record", ADD_REMOVE))
         return training_rows(own, allocation)
 
@@ -403,7 +402,7 @@ def test_an_allocation_carries_its_chain():
     )
     allocation = Natural(10, SILOS).allocate(records, data, Streams(0))
     assert allocation.stability == Natural(10, SILOS).stability(data)
-    kept = select(allocation, flags(allocation.counts(), 3), 3)
+    kept = select(allocation, 3)
     assert kept.stability.of("user", ADD_REMOVE) == Distance(1, 3)
     drawn = Zipf(10, SILOS, invent_users=True).allocate(records, data, Streams(0))
     assert drawn.stability.of("user", ADD_REMOVE).users == 1
@@ -413,7 +412,7 @@ def test_an_allocation_carries_its_chain():
 def test_an_allocator_that_says_nothing_has_no_distance():
     allocation = Allocation(np.zeros(4, int), np.zeros(4, int), np.ones(4, bool), 1, 1)
     assert allocation.stability == UNSTATED
-    kept = select(allocation, flags(allocation.counts(), 2), 2)
+    kept = select(allocation, 2)
     for unit, adjacency in UNITS.values():
         for chain in (allocation.stability, kept.stability):
             assert "states no stability" in chain.of(unit, adjacency).why
@@ -474,27 +473,6 @@ def test_uldp_group_8_on_the_default_data():
 
 
 @dataclass(frozen=True)
-class Outliers(Natural):
-    """Leaves out records by what all of them are, and says nothing of its own."""
-
-    def allocate(self, records, data, streams):
-        whole = super().allocate(records, data, streams)
-        return self._allocation(whole.user, whole.silo, records.y > 0, data)
-
-
-@dataclass(frozen=True)
-class OwnTest(Uniform):
-    def _trains(self, silo, group, streams):
-        return np.ones(len(silo), dtype=bool)
-
-
-@pytest.mark.parametrize("allocator", [Outliers(3, 2), OwnTest(3, 2)])
-def test_an_allocator_does_not_inherit_what_another_states(allocator):
-    assert math.isinf(allocator.stability(Table()).of("user", ADD_REMOVE).users)
-    assert allocator.stability(Table()) == stability.UNSTATED
-
-
-@dataclass(frozen=True)
 class Median(UldpSgd):
     """Trains on users with many records, and says nothing of it."""
 
@@ -511,15 +489,3 @@ def test_a_method_that_chooses_records_without_a_word_has_no_certificate():
         assert math.isfinite(allocate(run)[2].stability.of("user", ADD_REMOVE).users) == certified
         rows = EpsilonForecast.of(run).rows_at([1])
         assert all(math.isfinite(row.certified) == certified for row in rows)
-
-
-def test_flags_of_another_rule_have_no_stability():
-    trains = np.ones(6, dtype=bool)
-    owners = np.array([0, 0, 0, 1, 1, 1])
-    allocation = Allocation(
-        owners, np.zeros(6, dtype=int), trains, 2, 1, stability=stability.NO_STAGES
-    )
-    kept = select(allocation, flags(allocation.counts(), 2), 2)
-    assert kept.stability.of("user", ADD_REMOVE).users == 1
-    fewer = select(allocation, np.array([[2, 1]]), 2)
-    assert math.isinf(fewer.stability.of("user", ADD_REMOVE).users)
