@@ -6,6 +6,8 @@ error that the user can correct (one line); 130 interrupted; 143 terminated.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import os
 import signal
@@ -21,7 +23,6 @@ import fedpriv
 from fedpriv.errors import FedprivError, complain
 from fedpriv.settings.help import help_text, near
 from fedpriv.settings.hints import refuse_lone_word
-from fedpriv.util.leaving import quick_end
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
@@ -55,8 +56,8 @@ MULTIRUN = ("-m", "--multirun")
 
 def console() -> None:
     """Entry point of the console script."""
-    with quick_end():
-        main()
+    atexit.register(gc.freeze)  # Python's end looks through no object of torch again
+    main()
 
 
 def main(args: list[str] | None = None) -> None:
