@@ -56,13 +56,6 @@ class Allocator(ABC):
     n_users: int
     n_silos: int
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """What another class has stated is said of its own allocation alone."""
-        super().__init_subclass__(**options)
-        changed = {"allocate", "_trains", "_allocation", "_filled"} & vars(cls).keys()
-        if changed and "stability" not in vars(cls):
-            cls.stability = Allocator.stability  # type: ignore[method-assign]
-
     def __post_init__(self) -> None:
         # Silos first: where each is one user's device, the number of users follows it.
         require(self.n_silos >= 1, "allocator.n_silos", self.n_silos, "a positive number of silos")
@@ -98,16 +91,14 @@ class Allocator(ABC):
     def _allocation(
         self, user: np.ndarray, silo: np.ndarray, trains: np.ndarray, data: DataSet
     ) -> Allocation:
-        """The allocation with its stability."""
+        """The allocation with its stability. Raises ConfigError if a silo holds no training
+        record."""
         stability = self.stability(data)
-        return Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
-
-    def _filled(self, allocation: Allocation) -> Allocation:
-        """Return `allocation`. Raises ConfigError if a silo holds no training record."""
-        sizes = np.bincount(allocation.silo[allocation.trains], minlength=self.n_silos)
+        found = Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
+        sizes = found.silo_sizes()
         if sizes.min() == 0:
             raise self._empty(int(sizes.argmin()))
-        return allocation
+        return found
 
     def _empty(self, silo: int) -> ConfigError:
         """The error for a silo that would hold no training record."""
@@ -133,17 +124,9 @@ class Natural(Allocator):
         super().check(data)
         name = type(data).__name__
         homeless = data.natural_users and data.natural_silos is None
-        require(
-            not homeless, "allocator", "natural", f"by_user, because {name} does not name silos"
-        )
-        owned = data.natural_silos is not None and data.natural_users
-        require(
-            owned,
-            "allocator",
-            "natural",
-            f"uniform or zipf, because {name} does not say who owns a record",
-        )
-        require_single_records("natural", data)
+        allowed = f"by_user, because {name} does not name silos"
+        require(not homeless, "allocator", "natural", allowed)
+        require_own_users("natural", data, data.natural_silos is not None)
 
     def stability(self, data: DataSet) -> Stability:
         return known_stability(data)
@@ -153,7 +136,7 @@ class Natural(Allocator):
         assert records.silo is not None
         user = self._known_users(records, data)
         trains = np.ones(len(records), dtype=bool)
-        return self._filled(self._allocation(user, records.silo, trains, data))
+        return self._allocation(user, records.silo, trains, data)
 
 
 @dataclass(frozen=True)
@@ -171,22 +154,14 @@ class ByUser(Allocator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            0 <= self.local_test < 1,
-            "allocator.local_test",
-            self.local_test,
-            "a share from 0 to below 1",
-        )
+        require_share(self.local_test)
         allowed = f"at most {self.n_users}, the number of users"
         require(self.n_silos <= self.n_users, "allocator.n_silos", self.n_silos, allowed)
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        name = type(data).__name__
-        require(data.natural_silos is None, "allocator", "by_user", sit_in_silos(name))
-        unknown = f"uniform or zipf, because {name} does not say who owns a record"
-        require(data.natural_users, "allocator", "by_user", unknown)
-        require_single_records("by_user", data)
+        require_no_silos("by_user", data)
+        require_own_users("by_user", data)
 
     def stability(self, data: DataSet) -> Stability:
         chain = known_stability(data)
@@ -194,8 +169,7 @@ class ByUser(Allocator):
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
-        named = records.silo is None
-        require(named, "allocator", "by_user", sit_in_silos(type(data).__name__))
+        require_no_silos("by_user", data, records)
         user = self._known_users(records, data)
         names = records.user_names
         purpose = "silos of users"
@@ -209,7 +183,7 @@ class ByUser(Allocator):
             return streams.generator("local test", party=party)
 
         trains = dealing.hold_out_of_each(user, self.local_test, own)
-        return self._filled(self._allocation(user, home[user], trains, data))
+        return self._allocation(user, home[user], trains, data)
 
 
 def known_stability(data: DataSet) -> Stability:
@@ -221,14 +195,27 @@ def known_stability(data: DataSet) -> Stability:
     return Stability(start, before=(data.reading,)).then(OWN_USERS)
 
 
-def sit_in_silos(name: str) -> str:
-    return f"natural, uniform or zipf, because the records of {name} already sit in silos"
+def require_share(local_test: float) -> None:
+    """Raise ConfigError unless some records of each user or silo are left to train."""
+    fits = 0 <= local_test < 1
+    require(fits, "allocator.local_test", local_test, "a share from 0 to below 1")
 
 
-def require_single_records(allocator: str, data: DataSet) -> None:
-    """Raise ConfigError if the loss needs several records of a user, which the data set's own
-    users need not have."""
+def require_no_silos(allocator: str, data: DataSet, records: Records | None = None) -> None:
+    """Raise ConfigError if the data set, or its records, name the silos."""
+    free = data.natural_silos is None and (records is None or records.silo is None)
     name = type(data).__name__
+    allowed = f"natural, uniform or zipf, because the records of {name} already sit in silos"
+    require(free, "allocator", allocator, allowed)
+
+
+def require_own_users(allocator: str, data: DataSet, known: bool = True) -> None:
+    """Raise ConfigError unless the data set names its users, and the loss needs one record of a
+    user: its own users need not have several."""
+    name = type(data).__name__
+    owned = known and data.natural_users
+    unknown = f"uniform or zipf, because {name} does not say who owns a record"
+    require(owned, "allocator", allocator, unknown)
     group = data.records_per_draw
     pairs = (
         f"uniform or zipf, because training on {name} needs {group} records of a user, and it has 1"

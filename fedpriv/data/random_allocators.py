@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.data import dealing, fixed_silos, known_users
-from fedpriv.data.allocate import Allocator, sit_in_silos
+from fedpriv.data.allocate import Allocator, require_no_silos, require_share
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.stability import (
     DRAWN,
@@ -55,18 +55,9 @@ class RandomAllocator(Allocator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            0 <= self.local_test < 1,
-            "allocator.local_test",
-            self.local_test,
-            "a share from 0 to below 1",
-        )
-        require(
-            self.local_test_from >= 1,
-            "allocator.local_test_from",
-            self.local_test_from,
-            "a positive number",
-        )
+        require_share(self.local_test)
+        least = self.local_test_from
+        require(least >= 1, "allocator.local_test_from", least, "a positive number")
 
     @property
     def invents_users(self) -> bool:
@@ -79,9 +70,9 @@ class RandomAllocator(Allocator):
         return Stability(start, before=(READING, self._draw)).then(OWN_COINS)
 
     @property
+    @abstractmethod
     def _draw(self) -> Stage:
         """The stability of the draw itself."""
-        return DRAWN_BY_PLACE
 
     def check(self, data: DataSet) -> None:
         super().check(data)
@@ -113,7 +104,7 @@ class RandomAllocator(Allocator):
             silo = records.silo
             user = self._owned(silo, group, streams)
         trains = self._trains(silo, group, streams)
-        return self._filled(self._allocation(user, silo, trains, data))
+        return self._allocation(user, silo, trains, data)
 
     def _owned(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         """Owner of each record, (n,) int64, given its silo."""
@@ -126,17 +117,12 @@ class RandomAllocator(Allocator):
 
     def _trains(self, silo: np.ndarray, group: int, streams: Streams) -> np.ndarray:
         largest = int(np.bincount(silo).max())
-        if group > 1 and self.local_test > 0:
-            allowed = (
-                f"{largest} or more, because a local test split would break up the groups of "
-                f"{group} records"
-            )
-            require(
-                largest <= self.local_test_from,
-                "allocator.local_test_from",
-                self.local_test_from,
-                allowed,
-            )
+        whole = group == 1 or self.local_test == 0 or largest <= self.local_test_from
+        allowed = (
+            f"{largest} or more, because a local test split would break up the groups of {group} "
+            "records"
+        )
+        require(whole, "allocator.local_test_from", self.local_test_from, allowed)
         coins = streams.generator("local test").random(len(silo))
         trains = dealing.hold_out(silo, coins, test=self.local_test, above=self.local_test_from)
         emptied = np.setdiff1d(silo, silo[trains])
@@ -174,23 +160,21 @@ class UsersFirst(RandomAllocator):
         k = self.labels_per_user
         if k is None:
             return
-        key = "allocator.labels_per_user"
-        name = type(data).__name__
-        require(
-            data.natural_silos is None,
-            key,
-            k,
-            f"null, because the records of {name} already sit in silos",
-        )
-        require(data.outputs > 1, key, k, f"null, because {name} has no classes")
-        require(
-            1 <= k <= data.outputs, key, k, f"1 to {data.outputs}, the number of classes of {name}"
-        )
-        enough = (
-            f"{-(-data.outputs // self.n_users)} or more, so that {self.n_users} users can own "
-            f"{data.outputs} classes"
-        )
-        require(k * self.n_users >= data.outputs, key, k, enough)
+        name, classes = type(data).__name__, data.outputs
+        for fits, allowed in (
+            (
+                data.natural_silos is None,
+                f"null, because the records of {name} already sit in silos",
+            ),
+            (classes > 1, f"null, because {name} has no classes"),
+            (1 <= k <= classes, f"1 to {classes}, the number of classes of {name}"),
+            (
+                k * self.n_users >= classes,
+                f"{-(-classes // self.n_users)} or more, so that {self.n_users} users can own "
+                f"{classes} classes",
+            ),
+        ):
+            require(fits, "allocator.labels_per_user", k, allowed)
 
     def _deal(
         self, records: Records, group: int, streams: Streams
@@ -256,7 +240,7 @@ class Zipf(UsersFirst):
 
 
 @dataclass(frozen=True)
-class Equal(UsersFirst):
+class Equal(Uniform):
     """Each silo is one user's device. The silos' sizes differ by at most one record, or by as
     little as `labels_per_user` allows."""
 
@@ -264,12 +248,9 @@ class Equal(UsersFirst):
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        require(data.natural_silos is None, "allocator", "equal", sit_in_silos(type(data).__name__))
+        require_no_silos("equal", data)
         allowed = f"{self.n_silos}, as many as silos: a device has one owner"
         require(self.n_users == self.n_silos, "allocator.n_users", self.n_users, allowed)
-
-    def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return dealing.deal_equally(n, self.n_users, rng)
 
     def _silos(self, user: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return user.copy()
@@ -316,14 +297,9 @@ class Dirichlet(RandomAllocator):
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        name = type(data).__name__
-        require(data.natural_silos is None, "allocator", "dirichlet", sit_in_silos(name))
-        require(
-            data.outputs > 1,
-            "allocator",
-            "dirichlet",
-            f"uniform or zipf, because {name} has no classes",
-        )
+        require_no_silos("dirichlet", data)
+        unfit = f"uniform or zipf, because {type(data).__name__} has no classes"
+        require(data.outputs > 1, "allocator", "dirichlet", unfit)
 
     def _deal(
         self, records: Records, group: int, streams: Streams

@@ -12,10 +12,7 @@ that all of it is public knowledge, and every epsilon names this among its assum
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import shutil
-import tempfile
 from pathlib import Path
 
 from fedpriv.errors import FedprivError, require
@@ -89,34 +86,16 @@ def _own_table(args: argparse.Namespace) -> None:
 
 
 def write_project(folder: Path, files: dict[str, str]) -> None:
-    """Write files below a folder: all of them, or none.
+    """Write files below a folder.
 
     files: text by path.
 
     Raises FedprivError for a folder that holds anything, and OSError.
     """
     _require_free(folder)
-    folder = folder.resolve()  # "." and links have no name of their own to replace
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    moved: list[Path] = []
-    try:
-        for name, text in files.items():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).write_text(text, encoding="utf-8")
-        if not folder.exists():
-            made.chmod(0o755)
-            os.replace(made, folder)
-            return
-        # Somebody may be in the empty folder, so that it has to stay.
-        for path in made.iterdir():
-            moved.append(folder / path.name)
-            os.replace(path, moved[-1])
-        made.rmdir()
-    except BaseException:
-        for path in (made, *moved):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(True)
-        raise
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _require_free(folder: Path) -> None:
