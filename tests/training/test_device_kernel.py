@@ -18,7 +18,7 @@ from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.optimizers import Sgd
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.device.processor import processor_program
-from fedpriv.training.trainers.device.program import SOURCE, source_texts
+from fedpriv.training.trainers.device.program import SOURCE, kernel_texts
 from fedpriv.training.trainers.device.trainer import Device, device_network_of
 from fedpriv.training.trainers.gpu.nvrtc import build
 from fedpriv.training.vectors import flatten
@@ -238,7 +238,7 @@ def test_it_compiles_for_a_gpu(tmp_path):
     pytest.importorskip("cuda.bindings.nvrtc")
     model, theta, data, task = problem("cnn", p=0.5)
     network = device_network_of(example(model, theta, data, task), SHARED)
-    image = build(source_texts(network), SOURCE, "sm_80", tmp_path).read_bytes()
+    image = build(kernel_texts(network, network.teams), SOURCE, "sm_80", tmp_path).read_bytes()
     assert image[:4] == b"\x7fELF"
 
 

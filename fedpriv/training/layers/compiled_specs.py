@@ -67,14 +67,12 @@ class Place:
     sides: height and width of images.
     images: whether it reads images.
     steps: of sequences, each of `width` features; else 1.
-    drawing: how many layers before it draw random numbers.
     """
 
     width: int
     sides: tuple[int, ...] = (1, 1)
     images: bool = False
     steps: int = 1
-    drawing: int = 0
 
     @property
     def flat(self) -> Place:
@@ -88,8 +86,7 @@ class Place:
 
 
 Spec = tuple[list[LayerSpec], Place] | None
-"""What a layer computes, and what the next one reads, up to its count of drawing layers; None if it
-is not compiled."""
+"""What a layer computes, and what the next one reads; None if it is not compiled."""
 SpecMaker = Callable[[Any, Place, "Pooled"], Spec]
 """Of a layer, what it reads, and the pooling that follows a convolution."""
 
@@ -192,7 +189,7 @@ def dropout(layer: Any, x: Place, pool: Pooled) -> Spec:
     half = layer.p == 0.5
     scale = 1 / (1 - layer.p) if layer.p < 1 else 0.0
     limit = -1 if half else threshold(layer.p)
-    return [x.spec(DROPOUT, flag=half, number=x.drawing, threshold=limit, real=scale)], x
+    return [x.spec(DROPOUT, flag=half, threshold=limit, real=scale)], x
 
 
 def mask(layer: Any, x: Place, pool: Pooled) -> Spec:

@@ -1,61 +1,50 @@
-"""Running a compiler with limits, and a folder of what it built."""
+"""Running a compiler, and a folder of what it built."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
 
-from fedpriv.util.durable_files import fsync_all, fsync_folder, replace_file
+from fedpriv.util.durable_files import replace_file
 
-COMPILE_SECONDS = 120
-"""Seconds of processor time that each process of a compiler may use. A busy machine takes longer by
-the clock."""
 WAIT_SECONDS = 1800.0
-"""Seconds by the clock after which a compiler counts as hanging."""
+"""Seconds after which a compiler counts as hanging."""
 FORGET_SECONDS = 86400.0
 """Seconds after which a failure is forgotten, and the compiler is tried again."""
-
-
-LIMITED = ("sh", "-c", f'ulimit -t {COMPILE_SECONDS} && exec "$@"', "sh")
-"""Runs a command with that limit."""
 
 
 class CannotCompileError(Exception):
     """There is no compiler here that builds the source."""
 
 
-def run_compiler(command: Sequence[str]) -> str:
+def run_compiler(command: Sequence[str], wait: float = WAIT_SECONDS) -> str:
     """The output of a compiler. Its processes end with it, and with this process' interruption.
 
-    Raises CannotCompileError.
+    wait: seconds after which it counts as hanging.
+
+    Raises CannotCompileError, and OSError where the command cannot run.
     """
-    if shutil.which(command[0]) is None:
-        raise CannotCompileError(f"{command[0]} cannot run (not found)")
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        process = subprocess.Popen(
-            [*LIMITED, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CannotCompileError(f"{command[0]} cannot run ({error})") from error
-    try:
-        output, errors = process.communicate(timeout=WAIT_SECONDS)
+        output, errors = process.communicate(timeout=wait)
     except subprocess.TimeoutExpired as error:
-        raise CannotCompileError(f"{command[0]} hangs ({WAIT_SECONDS:g} s)") from error
+        raise CannotCompileError(f"{command[0]} hangs ({wait:g} s)") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # what a compiler started may outlive it
@@ -66,78 +55,37 @@ def run_compiler(command: Sequence[str]) -> str:
     return output
 
 
-class BuildFolder:
-    """Libraries, each with its checksum, and failures to build one.
+def source_texts(package: str) -> dict[str, str]:
+    """The files of a package's folder `source`, by name."""
+    return {own.name: own.read_text() for own in (files(package) / "source").iterdir()}
 
-    folder: created when something is built.
+
+def built(folder: Path, name: str, sources: object, make: Callable[[Path], bytes]) -> Path:
+    """The library that `make` makes of `sources`, in `folder`; made where it is missing. Processes
+    that need it at the same time make it once.
+
+    name: the first part of the file's name.
+    sources: their repr is the other part.
+    make: returns the library; it may use an empty folder.
+
+    Raises CannotCompileError; again without a new attempt within `FORGET_SECONDS`.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def library(self, name: str, make: Callable[[Path], Path]) -> Path:
-        """The library of this name, built if it is missing or damaged. Processes that need the same
-        library build it once.
-
-        make: builds it in an empty folder, and returns its path.
-
-        Raises CannotCompileError; again without a new attempt within `FORGET_SECONDS`.
-        """
-        built = self.folder / f"{name}.so"
-        if self._is_whole(built):
-            return built
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked(name):
-            if self._is_whole(built):  # another process built it meanwhile
-                return built
-            self._raise_remembered(name)
-            try:
-                with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-                    self._install(make(Path(scratch)), built)
-            except CannotCompileError as error:
-                content = json.dumps({"time": time.time(), "reason": str(error)})
-                replace_file(self._failure(name), content.encode())
-                raise
-        return built
-
-    def _install(self, fresh: Path, built: Path) -> None:
-        """Put a library into place. Its checksum follows, so that a crash in between rebuilds."""
-        digest = _digest(fresh)
-        fsync_all([fresh])
-        self._checksum(built).unlink(missing_ok=True)
-        os.replace(fresh, built)
-        fsync_folder(self.folder)
-        replace_file(self._checksum(built), digest.encode())
-
-    def _is_whole(self, built: Path) -> bool:
+    digest = hashlib.blake2b(repr(sources).encode(), digest_size=16).hexdigest()
+    library = folder / f"{name}-{digest}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    failure = library.with_suffix(".failed")
+    with open(library.with_suffix(".lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if library.exists():  # another process has made it meanwhile
+            return library
+        if failure.exists() and time.time() - failure.stat().st_mtime < FORGET_SECONDS:
+            raise CannotCompileError(f"{failure.read_text()}; remembered in {failure}")
         try:
-            return self._checksum(built).read_text() == _digest(built)
-        except (OSError, ValueError):
-            return False
-
-    def _raise_remembered(self, name: str) -> None:
-        try:
-            known = json.loads(self._failure(name).read_text())
-            recent = 0 <= time.time() - known["time"] < FORGET_SECONDS
-            reason = str(known["reason"])
-        except (OSError, ValueError, LookupError, TypeError):
-            return
-        if recent:
-            raise CannotCompileError(f"{reason}; remembered in {self._failure(name)}")
-
-    def _failure(self, name: str) -> Path:
-        return self.folder / f"{name}.failed"
-
-    def _checksum(self, built: Path) -> Path:
-        return built.with_suffix(".sha256")
-
-    @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        with open(self.folder / f"{name}.lock", "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                replace_file(library, make(Path(scratch)))
+        except CannotCompileError as error:
+            replace_file(failure, str(error).encode())
+            raise
+    return library

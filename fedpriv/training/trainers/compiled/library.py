@@ -7,21 +7,20 @@ A wheel contains the source alone, so installation needs no build step.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import logging
 import os
 import shlex
 import shutil
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedpriv.training.trainers.compiled.build_folder import (
-    BuildFolder,
     CannotCompileError,
+    built,
     run_compiler,
+    source_texts,
 )
 
 LOGGER = logging.getLogger("fedpriv")
@@ -29,6 +28,17 @@ SOURCE = "training.cpp"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared")
 """No flag may exclude NaN and infinities: they show that a user's training diverged."""
 COMPILERS = ("c++", "g++", "clang++")
+KEY, NUMBER, ADDRESS = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+SIGNATURES: dict[str, tuple[type[Any] | None, list[type[Any]]]] = {
+    "workspace": (NUMBER, [ADDRESS]),
+    "train": (None, [ADDRESS, ADDRESS, NUMBER, ADDRESS]),
+    "workspace_of_sum": (NUMBER, [ADDRESS]),
+    "sum_clipped": (None, [ADDRESS] * 3),
+    "draw": (None, [KEY, KEY, NUMBER, NUMBER, NUMBER, ADDRESS]),
+    "order": (None, [KEY, NUMBER, ADDRESS, ADDRESS, ADDRESS]),
+    "lanes": (NUMBER, []),
+}
+"""What the functions of training.cpp return and take."""
 
 
 @cache
@@ -36,12 +46,14 @@ def library() -> ctypes.CDLL | None:
     """The functions of training.cpp, or None where they cannot be compiled; a warning gives the
     reason once."""
     try:
-        return _typed(ctypes.CDLL(str(build(compiler(), cache_dir()))))
+        loaded = ctypes.CDLL(str(build(cache_dir())))
     except (CannotCompileError, OSError, RuntimeError) as error:  # RuntimeError: no home
-        message = f"local training and clipped gradients by torch, not compiled: {error}"
-        LOGGER.warning(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        LOGGER.warning("local training and clipped gradients by torch, not compiled: %s", error)
         return None
+    for name, (returned, arguments) in SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = returned, arguments
+    return loaded
 
 
 def compiler() -> list[str]:
@@ -50,11 +62,10 @@ def compiler() -> list[str]:
     chosen = os.environ.get("CXX")
     if chosen:
         return shlex.split(chosen)
-    for name in COMPILERS:
-        found = shutil.which(name)
-        if found:
-            return [found]
-    raise CannotCompileError(f"no C++ compiler found ($CXX, {', '.join(COMPILERS)})")
+    found = [path for path in map(shutil.which, COMPILERS) if path]
+    if not found:
+        raise CannotCompileError(f"no C++ compiler found ($CXX, {', '.join(COMPILERS)})")
+    return found[:1]
 
 
 def cache_dir() -> Path:
@@ -62,46 +73,30 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpriv" / "compiled"
 
 
-def build(command: Sequence[str], folder: Path) -> Path:
-    """The library that `command` compiles, in `folder`; built if it is missing or damaged. Raises
+def build(folder: Path) -> Path:
+    """The library of training.cpp, in `folder`; built if it is missing. Raises
     CannotCompileError."""
-    source = files(__package__) / "source"
-    texts = {
-        entry.name: entry.read_text()
-        for entry in source.iterdir()
-        if entry.name.endswith((".h", ".cpp"))
-    }
-    # The predefined macros identify the compiler, its version and the processor.
-    target = run_compiler([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
-    name = hashlib.blake2b(
-        repr((sorted(texts.items()), FLAGS, target)).encode(), digest_size=16
-    ).hexdigest()
+    return native_library(folder, "training", source_texts(__package__), SOURCE, FLAGS)
 
-    def make(scratch: Path) -> Path:
+
+def native_library(
+    folder: Path, name: str, texts: Mapping[str, str], source: str, flags: Sequence[str]
+) -> Path:
+    """A library for the processor, in `folder`; built if it is missing.
+
+    texts: files by name; `source` is the one that is compiled.
+
+    Raises CannotCompileError.
+    """
+    command = [*compiler(), *flags]
+    # The predefined macros identify the compiler, its version and the processor.
+    target = run_compiler([*command, "-dM", "-E", "-x", "c++", os.devnull])
+
+    def make(scratch: Path) -> bytes:
         for file, text in texts.items():
             (scratch / file).write_text(text)
         fresh = scratch / "library.so"
-        run_compiler([*command, *FLAGS, str(scratch / SOURCE), "-o", str(fresh)])
-        if not fresh.exists():
-            raise CannotCompileError(f"{command[0]} wrote no library")
-        return fresh
+        run_compiler([*command, str(scratch / source), "-o", str(fresh)])
+        return fresh.read_bytes()
 
-    return BuildFolder(folder).library(f"training-{name}", make)
-
-
-def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """The library with the signatures of training.cpp."""
-    loaded.lanes.restype = ctypes.c_int64
-    for size, compute in (
-        (loaded.workspace, loaded.train),
-        (loaded.workspace_of_sum, loaded.sum_clipped),
-    ):
-        size.restype, size.argtypes = ctypes.c_int64, [ctypes.c_void_p]
-        compute.restype, compute.argtypes = None, [ctypes.c_void_p] * 3
-    loaded.draw.restype = loaded.order.restype = None
-    key = ctypes.c_uint64
-    number = ctypes.c_int64
-    address = ctypes.c_void_p
-    loaded.draw.argtypes = [key, key, number, number, number, address]
-    loaded.order.argtypes = [key, number, address, address, address]
-    return loaded
+    return built(folder, name, (sorted(texts.items()), flags, target), make)

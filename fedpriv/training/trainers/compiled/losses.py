@@ -23,29 +23,23 @@ class CompiledLoss(NamedTuple):
     schema: its number in layers.h.
     dtype: of labels.
     label: shape of a record's label.
+    has_classes: whether labels are numbers of outputs.
+    couples_records: whether it compares the records of a batch with each other.
     """
 
     schema: int
     dtype: torch.dtype = torch.float32
     label: tuple[int, ...] = ()
-
-    @property
-    def couples_records(self) -> bool:
-        """Whether it compares the records of a batch with each other."""
-        return self.schema == COX
-
-    @property
-    def has_classes(self) -> bool:
-        """Whether labels are numbers of outputs."""
-        return self.schema == CROSS_ENTROPY
+    has_classes: bool = False
+    couples_records: bool = False
 
 
 LOSSES: dict[type[Task], CompiledLoss] = {
-    Classification: CompiledLoss(CROSS_ENTROPY, torch.int64),
+    Classification: CompiledLoss(CROSS_ENTROPY, torch.int64, has_classes=True),
     BinaryClassification: CompiledLoss(LOGISTIC),
     Regression: CompiledLoss(SQUARED),
     ExponentialSurvival: CompiledLoss(SURVIVAL, label=(2,)),
-    CoxRegression: CompiledLoss(COX, label=(2,)),
+    CoxRegression: CompiledLoss(COX, label=(2,), couples_records=True),
 }
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.layers.buffers import epochs_a_word, own_words, shared_words
 from fedpriv.training.layers.chain import ChainLayer, LayerChain
 from fedpriv.training.layers.compiled_specs import (
     ADD_SLOT,
+    DROPOUT,
     EMBEDDING,
     GROUP_NORM,
     KEEP,
@@ -33,45 +34,32 @@ from fedpriv.training.layers.parts import Sum
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.layers.windows import pair, tiles
 from fedpriv.training.random_words import name_of
-from fedpriv.training.trainers.compiled.losses import CompiledLoss, check_classes
 
 
 @dataclass(frozen=True)
 class CompiledNetwork:
     """The layers of a network.
 
+    shape: of a record.
     layers: in the order of their calls.
     outputs: of the last one.
     words: how many words the records may have; 0: they have numbers.
-    masks: names of the `MaskedDropout` layers, whose masks are an input.
-    draws: whether layers draw random numbers.
+    masks: names of the `MaskedDropout` layers, whose masks are an input, each with how many of its
+        numbers are one record's.
     size: how many parameters there are.
     """
 
+    shape: tuple[int, ...]
     layers: ctypes.Array[LayerSpec]
     outputs: int
     words: int
-    masks: tuple[str, ...]
-    draws: bool
+    masks: tuple[tuple[str, int], ...]
     size: int
 
-    def arrays(self, x: Tensor, y: Tensor, loss: CompiledLoss) -> tuple[np.ndarray, np.ndarray]:
-        """Features (n, ...) float32 and labels (n, ...) for C++.
-
-        Raises ValueError for labels of another shape than the loss has, and IndexError for a class
-        or a word that the network does not have: C++ would write or read beside its arrays.
-        """
-        if tuple(y.shape) != (len(x), *loss.label):
-            raise ValueError(f"y has the shape {tuple(y.shape)}, expected {(len(x), *loss.label)}")
-        features = np.ascontiguousarray(x.numpy())
-        own = y.contiguous().to(loss.dtype).numpy()
-        words = self.words
-        if words and len(x) and not 0 <= int(features.min()) <= int(features.max()) < words:
-            found = f"words from {features.min()} to {features.max()}"
-            raise IndexError(f"{found} for a network of {words}")
-        if loss.has_classes and len(own):
-            check_classes(own.min(), own.max(), self.outputs)
-        return features.astype(np.float32, copy=False), own
+    @property
+    def halves(self) -> tuple[bool, ...]:
+        """Whether a layer that draws random numbers has probability 1/2, of each of them."""
+        return tuple(bool(own.flag) for own in self.layers if own.schema == DROPOUT)
 
 
 @cached_by_model
@@ -99,13 +87,13 @@ class _Writer:
     layers: without those that do nothing in training.
     reads: of `layers`, by their places among these; -1: the records.
     specs: so far.
-    places: what the layers wrote, and the records first.
-    drawing: how many layers so far draw random numbers.
-    masks: names of those so far that read a mask.
+    places: what each layer writes; -1: the records.
+    masks: those so far that read a mask.
     """
 
     def __init__(self, chain: LayerChain, shape: tuple[int, ...]) -> None:
         self.size = chain.size
+        self.shape = shape
         self.specs: list[LayerSpec] = []
         self.layers: list[ChainLayer] = []
         self.reads: list[list[int]] = []
@@ -129,9 +117,8 @@ class _Writer:
                 records = Place(features)
             case _:
                 raise UnmappedError("its records are neither features nor sequences nor images")
-        self.places = [records]
-        self.drawing = 0
-        self.masks: list[str] = []
+        self.places = {-1: records}
+        self.masks: list[tuple[str, int]] = []
         self.slots: dict[int, int] = {}
 
     def write(self) -> CompiledNetwork:
@@ -140,7 +127,7 @@ class _Writer:
         pooled: set[int] = set()  # layers that the convolution before computes
         for i, (layer, read) in enumerate(zip(self.layers, self.reads)):
             if i in pooled:
-                self.places.append(self.places[-1])
+                self.places[i] = self.places[i - 1]
             elif isinstance(layer.module, Sum):
                 self._sum(i, *read)
             else:
@@ -149,22 +136,27 @@ class _Writer:
                 place, pool = self._pool_after(i)
                 if place is not None:
                     pooled.add(place)
-                self._layer(layer, self.places[read[0] + 1], pool)
+                self.places[i] = self._layer(layer, self.places[read[0]], pool)
             self._keep(i)
         if self.ending != len(self.layers) - 1:
             self._spec(RECALL, self.ending)
-        width = self.places[self.ending + 1]
+        width = self.places[self.ending]
         if width.images or width.steps > 1:
             raise UnmappedError("its outputs are no features")
         words = [own.number for own in self.specs if own.schema == EMBEDDING]
-        specs = (LayerSpec * len(self.specs))(*self.specs)
-        known = min(words, default=0)
-        masks, draws = tuple(self.masks), self.drawing > 0
-        return CompiledNetwork(specs, width.width, known, masks, draws, self.size)
+        return CompiledNetwork(
+            shape=self.shape,
+            layers=(LayerSpec * len(self.specs))(*self.specs),
+            outputs=width.width,
+            words=min(words, default=0),
+            masks=tuple(self.masks),
+            size=self.size,
+        )
 
-    def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> None:
+    def _layer(self, layer: ChainLayer, x: Place, pool: Pooled) -> Place:
+        """Write a layer that reads `x`; returns what it writes."""
         make = layer.support.compiled
-        spec = make(layer.module, replace(x, drawing=self.drawing), pool) if make else None
+        spec = make(layer.module, x, pool) if make else None
         if spec is None:
             kind = type(layer.module).__name__
             raise UnmappedError(f"layer {layer.name} ({kind}) is not compiled")
@@ -177,12 +169,13 @@ class _Writer:
             computed[0].schema = NORM_OF_RELU
         for own in computed:
             own.offset += layer.offset
+            if own.schema == DROPOUT:
+                own.number = sum(spec.schema == DROPOUT for spec in self.specs)
             if own.schema == MASK:
                 own.number = len(self.masks)
-                self.masks.append(layer.name)
+                self.masks.append((layer.name, own.steps * own.flag))
         self.specs += computed
-        self.drawing += layer.draws
-        self.places.append(replace(written, drawing=0))
+        return written
 
     def _sum(self, i: int, one: int, other: int) -> None:
         if i - 1 not in (one, other):
@@ -190,7 +183,7 @@ class _Writer:
         elif one != i - 1:
             one, other = other, one
         self._spec(ADD_SLOT, other)
-        self.places.append(self.places[one + 1])
+        self.places[i] = self.places[one]
 
     def _keep(self, i: int) -> None:
         """Keep the value of layer i if anything but the next layer reads it."""
@@ -204,7 +197,7 @@ class _Writer:
         return [k for k, read in enumerate(reads) for place in read if place == i]
 
     def _spec(self, schema: int, i: int) -> None:
-        self.specs.append(self.places[i + 1].spec(schema, number=self.slots[i]))
+        self.specs.append(self.places[i].spec(schema, number=self.slots[i]))
 
     def _pool_after(self, i: int) -> tuple[int | None, Pooled]:
         """The pooling, and its place, that the convolution i can compute itself."""
@@ -227,19 +220,19 @@ class _Writer:
 
 
 @lru_cache(maxsize=64)
-def word_names(
-    epochs: int, places: int, layers: int, shared: bool, own: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The names of all random words of up to `places` batches an epoch, as `Masks` draws them:
-    (groups, places, words) uint64 of layers of probability 1/2, and (epochs, places, layers) of
-    others; empty where there are none."""
-    groups = -(-epochs // epochs_a_word(layers))
-    words = -(-layers // 32)
+def word_names(epochs: int, places: int, halves: tuple[bool, ...]) -> tuple[np.ndarray, ...]:
+    """The names of all random words of up to `places` batches an epoch: (groups, places, words)
+    uint64 of layers of probability 1/2, and (epochs, places, layers) of others; empty where there
+    are none.
+
+    halves: as in `CompiledNetwork`.
+    """
+    layers = len(halves)
+    shared = (-(-epochs // epochs_a_word(layers)), places, -(-layers // 32))
     paths = (
-        [shared_words(*path) for path in np.ndindex(groups, places, words)] if shared else [],
-        [own_words(*path) for path in np.ndindex(epochs, places, layers)] if own else [],
+        [shared_words(*path) for path in np.ndindex(shared)] if any(halves) else [],
+        [own_words(*path) for path in np.ndindex(epochs, places, layers)]
+        if not all(halves)
+        else [],
     )
-    first, second = (
-        np.array([name_of(path)[0] for path in some], dtype=np.uint64) for some in paths
-    )
-    return first, second
+    return tuple(np.array([name_of(own)[0] for own in some], dtype=np.uint64) for some in paths)

@@ -4,11 +4,8 @@ processor's cache."""
 from __future__ import annotations
 
 import ctypes
-import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,15 +14,16 @@ import torch
 
 from fedpriv.data.silo import SiloData
 from fedpriv.training.layers.buffers import epochs_a_word
-from fedpriv.training.layers.compiled_specs import DROPOUT, fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
-from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.trainers.compiled.losses import CompiledLoss, compiled_loss
-from fedpriv.training.trainers.compiled.network import (
-    CompiledNetwork,
-    compiled_network,
-    word_names,
+from fedpriv.training.trainers.compiled.network import compiled_network, word_names
+from fedpriv.training.trainers.compiled.problem import (
+    NamesSpec,
+    ProblemSpec,
+    Program,
+    UsersSpec,
+    in_threads,
+    program,
 )
 
 ROWS_AT_ONCE = 64
@@ -39,37 +37,6 @@ BLOCK_BYTES = 2**21, 2**23
 them. After long training the work done once a block finds the caches cold, so larger blocks pay."""
 BYTES_A_PRODUCT = 2**17
 """Bytes of a block's deltas for each multiply-add that one of their numbers takes; measured."""
-CACHE_LINE = 64
-
-
-class NamesSpec(ctypes.Structure):
-    """`Names` of dropout.h."""
-
-    _fields_ = fields(ctypes.c_void_p, "shared own") + fields(
-        ctypes.c_int64, "places layers words epochs_a_word"
-    )
-
-
-class ProblemSpec(ctypes.Structure):
-    """`Problem` of layers.h."""
-
-    _fields_ = (
-        fields(ctypes.c_void_p, "layers")
-        + fields(ctypes.c_int64, "n_layers features size outputs loss epochs batch rows most")
-        + fields(ctypes.c_double, "lr proximal")
-        + fields(ctypes.c_void_p, "start correction")
-        + fields(NamesSpec, "names")
-    )
-
-
-class UsersSpec(ctypes.Structure):
-    """`Users` of users.h."""
-
-    _fields_ = (
-        fields(ctypes.c_void_p, "x y starts users orders dropout")
-        + fields(ctypes.c_int64, "k")
-        + fields(ctypes.c_void_p, "deltas next")
-    )
 
 
 class Owner(NamedTuple):
@@ -87,44 +54,6 @@ class Owner(NamedTuple):
     most: int
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What the blocks of a silo's users share.
-
-    data: the silo's records.
-    problem: what all users have in common.
-    everyone: the silo's users, without the fields that differ between blocks.
-    workspace: bytes that a thread needs.
-    alive: the arrays that the addresses point to.
-    """
-
-    data: SiloData
-    problem: ProblemSpec
-    everyone: UsersSpec
-    workspace: int
-    alive: tuple[np.ndarray, ...]
-
-    def serves(self, users: TrainingUsers) -> bool:
-        same = users.data is self.data and users.size == self.problem.batch
-        return same and int(users.counts[0]) <= self.problem.most
-
-
-@dataclass(frozen=True, eq=False)
-class Addresses:
-    """Where a silo's records lie.
-
-    arrays: features, labels and starts.
-    addresses: of them.
-    """
-
-    arrays: tuple[np.ndarray, ...]
-    addresses: tuple[int, ...]
-
-    @staticmethod
-    def of(*arrays: np.ndarray) -> Addresses:
-        return Addresses(arrays, tuple(array.ctypes.data for array in arrays))
-
-
 class Compiled(BlockTrainer):
     """Trains blocks of any users, on `execution.workers` threads. Each thread takes the next user
     until none is left. Users with most records come first, so all threads end at about the same
@@ -132,20 +61,15 @@ class Compiled(BlockTrainer):
 
     name = "compiled"
 
-    def __init__(self, problem: LocalProblem, network: CompiledNetwork, loss: CompiledLoss) -> None:
-        loaded = library()
-        assert loaded is not None
+    def __init__(self, problem: LocalProblem, program: Program) -> None:
         self.problem = problem
-        self.loaded = loaded
-        self.network = network
-        self.layers = network.layers
-        self.loss = loss
-        self.start = np.ascontiguousarray(problem.start.numpy())
+        self.program = program
+        self.start = problem.start.contiguous().numpy()
         correction = problem.correction
-        self.correction = None if correction is None else np.ascontiguousarray(correction.numpy())
-        wanted = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
-        self.rows = None if loss.couples_records else min(ROWS_AT_ONCE, wanted)
-        self.prepared: Prepared | None = None
+        self.correction = None if correction is None else correction.contiguous().numpy()
+        at_once = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
+        self.rows = min(ROWS_AT_ONCE, at_once)
+        self.known: dict[tuple[int, int], ProblemSpec] = {}
 
     def joins(self, rows: int) -> bool:
         return self.problem.execution.workers > 1
@@ -162,10 +86,24 @@ class Compiled(BlockTrainer):
         return list(pairwise(np.linspace(0, k, min(k, pieces) + 1).astype(int).tolist()))
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        deltas = np.empty((len(users.positions), len(self.start)), dtype=np.float32)
-        if self.prepared is None or not self.prepared.serves(users):
-            self.prepared = self._prepare(users)
-        self._train(users, self.prepared, deltas)
+        k = len(users.positions)
+        deltas = np.empty((k, len(self.start)), dtype=np.float32)
+        orders = users.dropout if users.orders is None else users.orders  # unused where None
+        positions = np.ascontiguousarray(users.positions, dtype=np.int64)
+        orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
+        taken = np.zeros(1, dtype=np.int64)
+        work = UsersSpec(
+            *self._records(users.data, pooled=False),
+            *(own.ctypes.data for own in (positions, orders, dropout)),
+            k,
+            deltas.ctypes.data,
+            taken.ctypes.data,
+        )
+        problem = self._problem(users.size, int(users.counts[0]))
+        threads = min(self.problem.execution.workers, k)
+        in_threads(
+            lambda _: self._train(problem, ctypes.addressof(work), 1), range(threads), threads
+        )
         return torch.from_numpy(deltas), {}
 
     def run_owners(
@@ -178,109 +116,71 @@ class Compiled(BlockTrainer):
         deltas: (k, d) float32.
         """
         k = len(owners)
-        records = [self._addresses(owner.data, owner.position is None) for owner in owners]
         positions = np.array([owner.position or 0 for owner in owners], dtype=np.int64)
         taken = np.zeros(k, dtype=np.int64)
         users = np.empty((k, ctypes.sizeof(UsersSpec) // 8), dtype=np.int64)
-        users[:, :3] = [known.addresses for known in records]
+        users[:, :3] = [self._records(own.data, own.position is None) for own in owners]
         for column, array in ((3, positions), (4, orders), (5, dropout), (7, deltas), (8, taken)):
             users[:, column] = array.ctypes.data + array.strides[0] * np.arange(k)
         users[:, 6] = 1
-        specs: dict[tuple[int, int], tuple[int, int]] = {}
-        alive = []
-        start = users.ctypes.data
-        width = users.strides[0]
+        alike = defaultdict(list)
         for number, owner in enumerate(owners):
-            key = owner.size, owner.most
-            if key not in specs:
-                problem, workspace, arrays = self._problem_spec(*key)
-                memory = np.empty(workspace, dtype=np.uint8)
-                aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
-                alive.append((problem, arrays, memory))
-                specs[key] = ctypes.addressof(problem), aligned
-            spec, room = specs[key]
-            self.loaded.train(spec, start + width * number, room)
+            alike[owner.size, owner.most].append(number)
+        for key, numbers in alike.items():
+            own = users[numbers]
+            self._train(self._problem(*key), own.ctypes.data, len(own))
 
-    def _addresses(self, data: SiloData, pooled: bool) -> Addresses:
-        """Of the silo's records, checked; kept with the records, since they never change."""
-        known: dict[Any, Addresses] = vars(data).setdefault("_compiled", {})
-        key = pooled, self.loss, self.network.outputs, self.network.words
+    def _train(self, problem: ProblemSpec, users: int, n: int) -> None:
+        """Train the users of `n` `UsersSpec` side by side at this address."""
+        train, workspace = self.program.loaded.train, self.program.loaded.workspace
+        memory = np.empty(workspace(ctypes.byref(problem)), dtype=np.uint8)
+        train(ctypes.byref(problem), users, n, memory.ctypes.data)
+
+    def _records(self, data: SiloData, pooled: bool) -> tuple[int, ...]:
+        """Where the silo's features, labels and starts lie; checked, and kept with the records,
+        since they never change."""
+        network = self.program.network
+        known: dict[Any, Any] = vars(data).setdefault("_compiled", {})
+        key = pooled, self.program.loss, network.shape, network.outputs, network.words
         if key not in known:
-            x, y = self.network.arrays(data.x, data.y, self.loss)
-            starts = np.array([0, len(x)]) if pooled else data.starts
-            known[key] = Addresses.of(x, y, np.ascontiguousarray(starts, dtype=np.int64))
-        return known[key]
+            starts = np.array([0, len(data.x)]) if pooled else data.starts
+            starts = np.ascontiguousarray(starts, dtype=np.int64)
+            arrays = *self.program.arrays(data.x, data.y), starts
+            known[key] = tuple(own.ctypes.data for own in arrays), arrays
+        addresses: tuple[int, ...] = known[key][0]
+        return addresses
 
-    def _prepare(self, users: TrainingUsers) -> Prepared:
-        """Raises IndexError as `CompiledNetwork.arrays` does."""
-        x, y = self.network.arrays(users.data.x, users.data.y, self.loss)
-        starts = np.ascontiguousarray(users.data.starts, dtype=np.int64)
-        problem, workspace, names = self._problem_spec(users.size, int(users.counts[0]))
-        everyone = UsersSpec(x=x.ctypes.data, y=y.ctypes.data, starts=starts.ctypes.data)
-        return Prepared(users.data, problem, everyone, workspace, (x, y, starts, *names))
+    def _problem(self, size: int, most: int) -> ProblemSpec:
+        """What users have in common whose batches have `size` records, and who have at most
+        `most`."""
+        if (size, most) not in self.known:
+            self.known[size, most] = self._new_problem(size, most)
+        return self.known[size, most]
 
-    def _problem_spec(
-        self, size: int, most: int
-    ) -> tuple[ProblemSpec, int, tuple[np.ndarray, ...]]:
-        """What users have in common whose batches have `size` records, and who have at most `most`;
-        bytes that a thread needs; and the arrays that the addresses point to."""
+    def _new_problem(self, size: int, most: int) -> ProblemSpec:
         recipe = self.problem.recipe
-        dropping = [layer for layer in self.layers if layer.schema == DROPOUT]
-        places = -(-most // size)
-        halves = [bool(layer.flag) for layer in dropping]
-        shared, own = word_names(recipe.epochs, places, len(dropping), any(halves), not all(halves))
-        words = -(-len(dropping) // 32)
-        epochs = epochs_a_word(len(dropping))
-        problem = ProblemSpec(
-            layers=ctypes.addressof(self.layers),
-            n_layers=len(self.layers),
-            features=math.prod(self.problem.shape),
-            size=len(self.start),
-            outputs=self.network.outputs,
-            loss=self.loss.schema,
+        places, halves = -(-most // size), self.program.network.halves
+        names = word_names(recipe.epochs, places, halves)
+        coupled = self.program.loss.couples_records
+        problem = self.program.problem(
+            self.start,
+            correction=None if self.correction is None else self.correction.ctypes.data,
             epochs=recipe.epochs,
             batch=size,
-            rows=min(self.rows or most, most),
+            rows=most if coupled else min(self.rows, most),
             most=most,
             lr=recipe.lr,
             proximal=recipe.proximal,
-            start=self.start.ctypes.data,
-            correction=None if self.correction is None else self.correction.ctypes.data,
             names=NamesSpec(
-                shared.ctypes.data, own.ctypes.data, places, len(dropping), words, epochs
+                *(own.ctypes.data for own in names),
+                places,
+                len(halves),
+                -(-len(halves) // 32),
+                epochs_a_word(len(halves)),
             ),
         )
-        workspace = self.loaded.workspace(ctypes.byref(problem)) + CACHE_LINE
-        return problem, workspace, (shared, own)
-
-    def _train(self, users: TrainingUsers, prepared: Prepared, deltas: np.ndarray) -> None:
-        """Train `users` and write their deltas to (k, d). Releases Python's global lock."""
-        orders = users.dropout if users.orders is None else users.orders  # unused where None
-        positions = np.ascontiguousarray(users.positions, dtype=np.int64)
-        orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
-        taken = np.zeros(1, dtype=np.int64)
-        work = UsersSpec.from_buffer_copy(prepared.everyone)
-        work.users, work.orders, work.dropout = (
-            a.ctypes.data for a in (positions, orders, dropout)
-        )
-        work.k = len(deltas)
-        work.deltas = deltas.ctypes.data
-        work.next = taken.ctypes.data
-
-        def train(_: int) -> None:
-            memory = np.empty(prepared.workspace, dtype=np.uint8)
-            aligned = memory.ctypes.data + -memory.ctypes.data % CACHE_LINE
-            self.loaded.train(ctypes.byref(prepared.problem), ctypes.byref(work), aligned)
-
-        others = range(1, min(self.problem.execution.workers, len(deltas)))
-        helping = self.helpers.map(train, others) if others else ()
-        train(0)
-        list(helping)  # waits for them
-
-    @cached_property
-    def helpers(self) -> ThreadPoolExecutor:
-        """Threads besides the calling one; they end with the trainer."""
-        return ThreadPoolExecutor(self.problem.execution.workers - 1)
+        problem.alive = names
+        return problem
 
 
 def compiled(problem: LocalProblem) -> Compiled | Unmapped:
@@ -289,14 +189,9 @@ def compiled(problem: LocalProblem) -> Compiled | Unmapped:
         return Unmapped("the optimiser is not plain SGD")
     if problem.start.device.type != "cpu":
         return Unmapped("it needs a processor")
-    network = compiled_network(problem.model, problem.shape, problem.dtype)
-    if isinstance(network, Unmapped):
-        return network
-    loss = compiled_loss(problem.task, network.outputs)
-    if isinstance(loss, Unmapped):
-        return loss
-    if network.masks:
+    found = program(compiled_network(problem.model, problem.shape, problem.dtype), problem.task)
+    if isinstance(found, Unmapped):
+        return found
+    if found.network.masks:
         return Unmapped("its masks of dropout are an input")
-    if library() is None:
-        return Unmapped("it needs a C++ compiler")
-    return Compiled(problem, network, loss)
+    return Compiled(problem, found)

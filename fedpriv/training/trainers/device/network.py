@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedpriv.training.layers.compiled_specs import (
     CONVOLUTION,
@@ -20,6 +21,8 @@ from fedpriv.training.layers.compiled_specs import (
     LayerSpec,
 )
 from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.traced import UnmappedError
+from fedpriv.training.trainers.compiled.losses import CompiledLoss
 from fedpriv.training.trainers.compiled.network import CompiledNetwork
 
 RECORD, NOWHERE = -1, -2
@@ -53,31 +56,42 @@ HEAD = 4
 """Numbers of shared memory before the weights."""
 
 
+LAYERS = """#pragma once
+{reals}
+
+struct Network {{
+  static constexpr int ROW = {row}, WEIGHTS = {weights}, SCRATCH = {scratch};
+  static constexpr int FEATURES = {features}, OUTPUTS = {outputs}, LOSS = {loss};
+  static constexpr int Z = {z}, GZ = {gz}, SHARED_WORDS = {coins}, WORDS = {words};
+  static constexpr bool SHARED_ARENA = {inside};
+  typedef Chain<{types}> Layers;
+}};
+"""
+
+
 @dataclass(frozen=True)
 class DeviceNetwork:
     """A network's part of the kernel.
 
-    sizes, layers: the texts of sizes.h and layers.h.
+    layers: the text of layers.h.
+    loss: whose gradient the kernel computes.
     teams: of a block, at most.
     outputs: of the network.
     weights, scratch, row: numbers of all weights, of a team's scratch memory, and of a row of the
         arena.
     inside: rows of the arena that fit shared memory; 0: it lies outside.
-    drawing: how many layers draw random numbers.
-    shared_words, own_words: whether layers of probability 1/2, and others, draw them.
+    halves: as in `CompiledNetwork`.
     """
 
-    sizes: str
     layers: str
+    loss: CompiledLoss
     teams: int
     outputs: int
     weights: int
     scratch: int
     row: int
     inside: int
-    drawing: int
-    shared_words: bool
-    own_words: bool
+    halves: tuple[bool, ...]
 
     def rows(self, batch: int) -> int:
         """Rows of a batch that are computed at once. A user's bits depend on it."""
@@ -88,265 +102,196 @@ class DeviceNetwork:
         arena = rows * self.row if self.inside else 0
         return 4 * (HEAD + self.weights + teams * self.scratch + arena)
 
+    def sizes(self, teams: int) -> str:
+        """The text of sizes.h, for at most so many teams."""
+        together = 1 if self.scratch else ROWS_TOGETHER
+        numbers = {"MOST_TEAMS": teams, "LEAST_BLOCKS": 1, "ROWS_TOGETHER": together}
+        return "".join(f"#define {name} {number}\n" for name, number in numbers.items())
+
 
 def device_network(
-    network: CompiledNetwork, features: int, *, logistic: bool, shared_memory: int
+    network: CompiledNetwork, features: int, loss: CompiledLoss, shared_memory: int
 ) -> DeviceNetwork | Unmapped:
     """The kernel's part for a network on records of `features` numbers, or why there is none.
 
     shared_memory: bytes that a block may have.
     """
-    writer = _Writer(network, features)
-    for spec in network.layers:
-        obstacle = writer.add(spec)
-        if obstacle:
-            return Unmapped(obstacle)
-    if not any(layer.parameters for layer in writer.layers):
-        return Unmapped("it has no parameters")
-    return writer.finished(network.outputs, logistic, shared_memory)
+    try:
+        return _Writer(network, features).finished(loss, shared_memory)
+    except UnmappedError as error:
+        return Unmapped(str(error))
 
 
-@dataclass
-class _Layer:
+class _Layer(NamedTuple):
     """A layer of the kernel.
 
-    text: of its type, but for the places of gradients.
+    text: of its type, where {lowest} says whether nobody needs the gradient of what it reads, and
+        {gradients} stands for the places of gradients.
+    reads: numbers that it reads, if its gradients of input and output have places of their own; 0:
+        there is one.
     parameters: whether it has any.
-    moves: whether its gradients of input and output have places of their own; else there is one.
-    reads: numbers that it reads.
     """
 
-    text: Callable[[str, bool], str]
-    parameters: bool
-    moves: bool
+    text: str
     reads: int
+    parameters: bool
 
 
-@dataclass
 class _Writer:
-    """Gives every number of a row, and every weight, its place.
+    """Gives every number of a row, and every weight, its place. Raises UnmappedError for a layer
+    that the kernel does not have.
 
     row, weights, scratch: numbers so far.
     at, width: place and size of what the next layer reads.
     kept: whether it must stay as it is.
-    halves: most coins of a layer of probability 1/2.
+    coins: most of a layer of probability 1/2.
     words: place of their words.
     """
 
-    network: CompiledNetwork
-    features: int
-    row: int = 0
-    weights: int = 0
-    scratch: int = 0
-    at: int = RECORD
-    width: int = 0
-    kept: bool = True
-    halves: int = 0
-    words: int = 0
-    drawing: int = 0
-    own_words: bool = False
-    layers: list[_Layer] = field(default_factory=list)
-    reals: dict[float, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.width = self.features
-        specs = self.network.layers
-        dropping = [spec for spec in specs if spec.schema == DROPOUT]
-        self.drawing = len(dropping)
-        self.halves = max((spec.inputs for spec in dropping if spec.flag), default=0)
-        self.words = self._place(self.halves)
-        if specs[0].schema != CONVOLUTION:
-            copy = self._place(self.features)
-            self._add(f"Record<{self.features}, {copy}>")
+    def __init__(self, network: CompiledNetwork, features: int) -> None:
+        self.network = network
+        self.features = self.width = features
+        self.row = self.weights = self.scratch = 0
+        self.at, self.kept = RECORD, True
+        self.layers: list[_Layer] = []
+        self.reals: dict[float, int] = {}
+        if len(network.halves) > MOST_DRAWING:
+            raise UnmappedError(f"more than {MOST_DRAWING} layers draw random numbers")
+        dropping = [spec for spec in network.layers if spec.schema == DROPOUT]
+        self.coins = max((spec.inputs for spec in dropping if spec.flag), default=0)
+        self.words = self._place(self.coins)
+        if network.layers[0].schema != CONVOLUTION:
+            copy = self._place(features)
+            self._add(f"Record<{features}, {copy}>")
             self.at, self.kept = copy, False
+        for spec in network.layers:
+            if spec.steps != 1:
+                raise UnmappedError("sequences train on the processor")
+            if spec.schema not in LAYERS_OF:
+                raise UnmappedError(
+                    f"the kernel has no layer for number {spec.schema} of the table"
+                )
+            LAYERS_OF[spec.schema](self, spec)
 
-    def add(self, spec: LayerSpec) -> str | None:
-        """Add a layer, or say why it cannot be."""
-        if spec.steps != 1:
-            return "sequences train on the processor"
-        if self.drawing > MOST_DRAWING:
-            return f"more than {MOST_DRAWING} layers draw random numbers"
-        if spec.schema == DENSE:
-            self._dense(spec)
-        elif spec.schema in (GROUP_NORM, NORM_OF_RELU):
-            self._norm(spec)
-        elif spec.schema in ELEMENTWISE:
-            self._elementwise(spec)
-        elif spec.schema == DROPOUT:
-            self._dropout(spec)
-        elif spec.schema == CONVOLUTION:
-            return self._convolution(spec)
-        else:
-            return f"the kernel has no layer for number {spec.schema} of the table"
-        return None
-
-    def _dense(self, spec: LayerSpec) -> None:
-        n, m, biased = spec.inputs, spec.outputs, bool(spec.flag)
+    def dense(self, spec: LayerSpec) -> None:
+        n, m = spec.inputs, spec.outputs
         own = self._weights(n * (m | 1) + m)
         x, y = self._written(m)
-        self._add(
-            lambda gradients, lowest: (
-                f"Dense<{n}, {m}, {_text(biased)}, {_text(lowest)}, {spec.offset}, {own}, {x}, "
-                f"{y}, {gradients}>"
-            ),
-            parameters=True,
-            reads=n,
-        )
+        sizes = f"{n}, {m}, {_text(spec.flag)}, {{lowest}}, {spec.offset}"
+        self._add(f"Dense<{sizes}, {own}, {x}, {y}, {{gradients}}>", n, parameters=True)
 
-    def _norm(self, spec: LayerSpec) -> None:
-        n, affine, rectified = spec.inputs, bool(spec.flag), spec.schema == NORM_OF_RELU
-        own = self._weights(2 * n if affine else 0)
+    def norm(self, spec: LayerSpec) -> None:
+        n = spec.inputs
+        own = self._weights(2 * n if spec.flag else 0)
         stats = self._place(2)
         x, y = self._written(n)
-        epsilon = self._real(spec.real)
-        self._add(
-            lambda gradients, _: (
-                f"Norm<{n}, {_text(rectified)}, {_text(affine)}, {epsilon}, {spec.offset}, {own}, "
-                f"{x}, {y}, {stats}, {gradients}>"
-            ),
-            parameters=affine,
-            reads=n,
-        )
+        sizes = f"{n}, {_text(spec.schema == NORM_OF_RELU)}, {_text(spec.flag)}"
+        places = f"{self._real(spec.real)}, {spec.offset}, {own}, {x}, {y}, {stats}"
+        self._add(f"Norm<{sizes}, {places}, {{gradients}}>", n, parameters=bool(spec.flag))
 
-    def _elementwise(self, spec: LayerSpec) -> None:
-        n = self.width
-        x, y = self._in_place(n, spec.schema in READS_INPUT)
+    def elementwise(self, spec: LayerSpec) -> None:
+        x, y = self._in_place(spec.schema in READS_INPUT)
         self.kept = spec.schema in READS_OUTPUT
         name = ELEMENTWISE[spec.schema]
-        self._add(lambda gradients, _: f"Elementwise<{name}, {n}, {x}, {y}, {gradients}>")
+        self._add(f"Elementwise<{name}, {self.width}, {x}, {y}, {{gradients}}>")
 
-    def _dropout(self, spec: LayerSpec) -> None:
-        half = bool(spec.flag)
-        area = self.width // spec.inputs
-        x, y = self._in_place(self.width, False)
+    def dropout(self, spec: LayerSpec) -> None:
+        x, y = self._in_place(False)
         self.kept = False
-        scale = self._real(spec.real)
-        self.own_words |= not half
-        head = f"{spec.inputs}, {area}, {_text(half)}, {spec.number}, {spec.threshold}"
-        self._add(
-            lambda gradients, _: f"Dropout<{head}, {scale}, {self.words}, {x}, {y}, {gradients}>"
-        )
+        sizes = f"{spec.inputs}, {self.width // spec.inputs}, {_text(spec.flag)}"
+        draws = f"{spec.number}, {spec.threshold}, {self._real(spec.real)}, {self.words}"
+        self._add(f"Dropout<{sizes}, {draws}, {x}, {y}, {{gradients}}>")
 
-    def _convolution(self, spec: LayerSpec) -> str | None:
-        if (
-            (spec.stride.height, spec.stride.width) != (1, 1)
-            or spec.zeros.height
-            or spec.zeros.width
-        ):
-            return "the kernel's convolutions have stride 1 and no padding"
-        c, m, biased = spec.inputs, spec.outputs, bool(spec.flag)
+    def convolution(self, spec: LayerSpec) -> None:
+        strides = spec.stride.height, spec.stride.width, spec.zeros.height, spec.zeros.width
+        if strides != (1, 1, 0, 0):
+            raise UnmappedError("the kernel's convolutions have stride 1 and no padding")
+        c, m = spec.inputs, spec.outputs
         h, w = spec.sides.height, spec.sides.width
         kernel = spec.kernel.height, spec.kernel.width
         window = spec.window.height, spec.window.width
         high, wide = ((a - k + 1) // p for a, k, p in zip((h, w), kernel, window))
-        area = window[0] * window[1]
-        if area > REGISTERS or kernel[0] * kernel[1] > REGISTERS:
-            return "a kernel or a window is too large for registers"
-        together = _together(m, high * wide, area)
-        own = self._weights(m * (c * kernel[0] * kernel[1] + 1))
+        area, field = math.prod(window), math.prod(kernel)
+        if max(area, field) > REGISTERS:
+            raise UnmappedError("a kernel or a window is too large for registers")
+        own = self._weights(m * (c * field + 1))
         self.scratch = max(self.scratch, _fours(c * h * w))
         arguments = self._place(-(-m * high * wide // 4)) if area > 1 else 0
         x, y = self._written(m * high * wide)
-        sizes = ", ".join(map(str, (c, h, w, m, *kernel, *window, together)))
-        self._add(
-            lambda gradients, lowest: (
-                f"Convolution<{sizes}, {_text(biased)}, {_text(lowest)}, {spec.offset}, {own}, "
-                f"{x}, {y}, {arguments}, {gradients}>"
-            ),
-            parameters=True,
-            reads=c * h * w,
-        )
-        return None
+        together = _together(m, high * wide, area)
+        sizes = ", ".join(map(str, (c, h, w, m, *kernel, *window, together, _text(spec.flag))))
+        places = f"{spec.offset}, {own}, {x}, {y}, {arguments}"
+        text = f"Convolution<{sizes}, {{lowest}}, {places}, {{gradients}}>"
+        self._add(text, c * h * w, parameters=True)
 
-    def finished(
-        self, outputs: int, logistic: bool, shared_memory: int
-    ) -> DeviceNetwork | Unmapped:
+    def finished(self, loss: CompiledLoss, shared_memory: int) -> DeviceNetwork:
         """The finished part."""
-        z = self.at
+        z, outputs = self.at, self.network.outputs
         types, gz = self._with_gradients(outputs)
-        inside, together = 0, 1
-        if self.scratch:
-            fits = [
-                teams
-                for teams in CONVOLVING_TEAMS
-                if 4 * (HEAD + self.weights + teams * self.scratch) <= shared_memory
-            ]
-            if not fits:
-                return Unmapped("its parameters do not fit a block's shared memory")
-            teams = fits[0]
-        else:
-            teams = DENSE_TEAMS
-            free = shared_memory // 4 - HEAD - self.weights
-            if free < 0:
-                return Unmapped("its parameters do not fit a block's shared memory")
-            inside = free // self.row if free >= LEAST_ROWS * self.row else 0
-            together = ROWS_TOGETHER
-        numbers = {
-            "ROW": self.row,
-            "WEIGHTS": self.weights,
-            "SCRATCH": self.scratch,
-            "FEATURES": self.features,
-            "OUTPUTS": outputs,
-            "Z": z,
-            "GZ": gz,
-            "SHARED_WORDS": self.halves,
-            "WORDS": self.words,
-        }
-        lines = [f"  static constexpr int {name} = {number};" for name, number in numbers.items()]
-        lines += [
-            f"  static constexpr bool LOGISTIC = {_text(logistic)};",
-            f"  static constexpr bool SHARED_ARENA = {_text(inside > 0)};",
-            "  typedef Chain<" + ",\n                ".join(types) + "> Layers;",
-        ]
-        reals = [
+        wanted = CONVOLVING_TEAMS if self.scratch else (DENSE_TEAMS,)
+        free = shared_memory // 4 - HEAD - self.weights
+        fitting = [teams for teams in wanted if teams * self.scratch <= free]
+        if not fitting:
+            raise UnmappedError("its parameters do not fit a block's shared memory")
+        inside = 0 if self.scratch or free < LEAST_ROWS * self.row else free // self.row
+        reals = (
             f"struct Real{place} {{ static constexpr float value = {value!r}f; }};"
             for value, place in self.reals.items()
-        ]
-        layers = "\n".join(["#pragma once", *reals, "", "struct Network {", *lines, "};", ""])
+        )
+        layers = LAYERS.format(
+            reals="\n".join(reals),
+            row=self.row,
+            weights=self.weights,
+            scratch=self.scratch,
+            features=self.features,
+            outputs=outputs,
+            z=z,
+            gz=gz,
+            loss=loss.schema,
+            coins=self.coins,
+            words=self.words,
+            inside=_text(inside),
+            types=",\n                ".join(types),
+        )
         return DeviceNetwork(
-            sizes=sizes_text(teams, together),
             layers=layers,
-            teams=teams,
+            loss=loss,
+            teams=fitting[0],
             outputs=outputs,
             weights=self.weights,
             scratch=self.scratch,
             row=self.row,
             inside=inside,
-            drawing=self.drawing,
-            shared_words=self.halves > 0,
-            own_words=self.own_words,
+            halves=self.network.halves,
         )
 
     def _with_gradients(self, outputs: int) -> tuple[list[str], int]:
         """The layers' types, and where the loss's gradient is."""
-        lowest = next(i for i, layer in enumerate(self.layers) if layer.parameters)
+        with_parameters = [i for i, layer in enumerate(self.layers) if layer.parameters]
+        if not with_parameters:
+            raise UnmappedError("it has no parameters")
+        lowest = with_parameters[0]
         at = first = self._place(outputs)
         types = []
         for i, layer in reversed(list(enumerate(self.layers))):
-            if i < lowest:
-                types.append(layer.text(str(NOWHERE), False))
-            elif layer.moves:
-                below = NOWHERE if i == lowest else self._place(layer.reads)
-                types.append(layer.text(f"{below}, {at}", i == lowest))
-                at = below
-            else:
-                types.append(layer.text(str(at), False))
+            gradients = str(at if i >= lowest else NOWHERE)
+            if i >= lowest and layer.reads:
+                at = NOWHERE if i == lowest else self._place(layer.reads)
+                gradients = f"{at}, {gradients}"
+            types.append(layer.text.format(lowest=_text(i == lowest), gradients=gradients))
         return types[::-1], first
 
-    def _add(
-        self, text: str | Callable[[str, bool], str], *, parameters: bool = False, reads: int = 0
-    ) -> None:
-        fixed = text if callable(text) else lambda gradients, lowest: text
-        self.layers.append(_Layer(fixed, parameters, reads > 0, reads))
+    def _add(self, text: str, reads: int = 0, *, parameters: bool = False) -> None:
+        self.layers.append(_Layer(text, reads, parameters))
 
     def _written(self, width: int) -> tuple[int, int]:
         """Places of what a layer reads and of `width` numbers that it writes elsewhere."""
         read, self.at, self.width, self.kept = self.at, self._place(width), width, False
         return read, self.at
 
-    def _in_place(self, width: int, reads_input: bool) -> tuple[int, int]:
+    def _in_place(self, reads_input: bool) -> tuple[int, int]:
         if self.kept or reads_input or self.at < 0:
-            return self._written(width)
+            return self._written(self.width)
         return self.at, self.at
 
     def _place(self, numbers: int) -> int:
@@ -363,18 +308,21 @@ class _Writer:
         return f"Real{place}"
 
 
-def sizes_text(teams: int, together: int) -> str:
-    """The text of sizes.h. together: rows that a team computes at once."""
-    numbers = {"MOST_TEAMS": teams, "LEAST_BLOCKS": 1, "ROWS_TOGETHER": together}
-    lines = [f"#define {name} {number}" for name, number in numbers.items()]
-    return "\n".join(["#pragma once", *lines, ""])
+LAYERS_OF = {
+    DENSE: _Writer.dense,
+    GROUP_NORM: _Writer.norm,
+    NORM_OF_RELU: _Writer.norm,
+    DROPOUT: _Writer.dropout,
+    CONVOLUTION: _Writer.convolution,
+    **dict.fromkeys(ELEMENTWISE, _Writer.elementwise),
+}
 
 
 def _fours(numbers: int) -> int:
     return -(-numbers // 4) * 4
 
 
-def _text(flag: bool) -> str:
+def _text(flag: int) -> str:
     return "true" if flag else "false"
 
 

@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from itertools import count, pairwise
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -31,16 +30,12 @@ from fedpriv.training.trainers.base import (
     memory_budget,
 )
 from fedpriv.training.trainers.compiled.losses import (
-    CROSS_ENTROPY,
-    LOGISTIC,
     check_classes,
     compiled_loss,
-    known_loss,
 )
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
-from fedpriv.training.trainers.device.network import DeviceNetwork, device_network
-from fedpriv.training.trainers.device.program import Program, cuda_program
-from fedpriv.training.trainers.device.task import Task
+from fedpriv.training.trainers.device.network import LANES, DeviceNetwork, device_network
+from fedpriv.training.trainers.device.program import Program, Task, cuda_program
 from fedpriv.training.trainers.gpu.nvrtc import FAILURES, index_of, shared_memory
 
 ROW_CLASSES = 4, 16
@@ -57,9 +52,6 @@ class Device(BlockTrainer):
         self.problem = problem
         self.network = network
         self.program = program
-        loss = known_loss(problem.task)
-        assert loss is not None
-        self.loss = loss
 
     def joins(self, rows: int) -> bool:
         return True
@@ -74,23 +66,57 @@ class Device(BlockTrainer):
         return self.begin(users)(), {}
 
     def begin(self, users: TrainingUsers) -> Callable[[], Tensor]:
-        features = math.prod(self.problem.shape)
+        network, recipe, device = self.network, self.problem.recipe, self.problem.start.device
+        counts, size = users.counts, users.size
+        k, d = len(counts), len(self.problem.start)
         x, y = self._records(users.data)
         starts = users.data.starts[users.positions]
-        orders = users.dropout if users.orders is None else users.orders  # unused where None
-        counts = users.counts
-        order = np.argsort(-counts, kind="stable")
-        table = np.stack(
-            [
-                x.data_ptr() + starts * (4 * features),
-                y.data_ptr() + starts * y.element_size(),
-                orders.view(np.int64),
-                users.dropout.view(np.int64),
-                counts,
-                np.arange(len(counts)),
-            ]
-        )
-        deltas, streams = self._launch(table[:, order], users.size, (x, y))
+        columns = {
+            "x": x.data_ptr() + starts * (x.stride(0) * x.element_size()),
+            "y": y.data_ptr() + starts * (y.stride(0) * y.element_size()),
+            "order_keys": users.dropout if users.orders is None else users.orders,  # or unused
+            "dropout_keys": users.dropout,
+            "counts": counts,
+        }
+        table = torch.from_numpy(np.stack([own.view(np.int64) for own in columns.values()]))
+        on_device = table.to(device)
+        deltas = torch.empty((k, d), dtype=torch.float32, device=device)
+        rows = network.rows(size)
+        edges = _edges(np.minimum(counts, rows)) if network.inside else [0, k]
+        next_users = torch.zeros(len(edges), dtype=torch.int32, device=device)
+        places = -(-int(counts[0]) // size)
+        read = self._read(places)
+        streams = _Streams(device, len(edges) - 1)
+        streams.use((x, y, *read.values(), on_device, deltas, next_users))
+        for i, (first, stop) in enumerate(pairwise(edges)):
+            longest = int(counts[first])
+            here = min(rows, longest)
+            teams = network.teams if network.scratch else min(max(here, LEAST_TEAMS), network.teams)
+            threads = teams * LANES
+            shared = network.shared_bytes(teams, here)
+            blocks = min(stop - first, self.program.blocks(threads, shared))
+            scratch = self._scratch(blocks, here, longest, size)
+            streams.use(scratch.values())
+            task = Task(
+                **{name: on_device[row, first:].data_ptr() for row, name in enumerate(columns)},
+                **{name: own.data_ptr() for name, own in {**read, **scratch}.items()},
+                deltas=deltas[first:].data_ptr(),
+                next=next_users[i:].data_ptr(),
+                arena=0 if network.inside else here * network.row,
+                longest=longest,
+                k=stop - first,
+                size=d,
+                epochs=recipe.epochs,
+                batch=size,
+                rows=here,
+                places=places,
+                drawing=len(network.halves),
+                epochs_a_word=epochs_a_word(len(network.halves)),
+                lr=recipe.lr,
+                proximal=recipe.proximal,
+            )
+            with streams.at(i):
+                self.program.launch(task, blocks, threads, shared)
 
         def wait() -> Tensor:
             streams.join()
@@ -101,97 +127,34 @@ class Device(BlockTrainer):
     def _records(self, data: SiloData) -> tuple[Tensor, Tensor]:
         """Raises IndexError for a class that the network does not have: the kernel would read
         beside its arrays."""
-        y = data.y.contiguous()
-        if self.loss.has_classes:
+        loss = self.network.loss
+        if loss.has_classes:
             check_classes(*data.label_range, self.network.outputs)
-        return data.x.contiguous().to(torch.float32), y.to(self.loss.dtype)
+        return data.x.contiguous().to(torch.float32), data.y.contiguous().to(loss.dtype)
 
-    def _launch(
-        self, table: np.ndarray, size: int, records: tuple[Tensor, ...]
-    ) -> tuple[Tensor, _Streams]:
-        """Begin to train users with the columns of `table`: as `Task` of block.h, by counts
-        descending. Returns their changes (k, d), and what knows when they are there."""
-        device = self.problem.start.device
-        network = self.network
-        counts = table[4]
-        k, d = len(counts), len(self.problem.start)
-        places = -(-int(counts[0]) // size)
-        on_device = torch.from_numpy(np.ascontiguousarray(table)).to(device)
-        deltas = torch.empty((k, d), dtype=torch.float32, device=device)
-        rows = network.rows(size)
-        edges = _edges(np.minimum(counts, rows)) if network.inside else [0, k]
-        next_users = torch.zeros(len(edges), dtype=torch.int32, device=device)
-        common, read = self._common(size, places)
-        streams = _Streams(device, len(edges) - 1)
-        streams.use((*records, *read, on_device, deltas, next_users))
-        columns = "x", "y", "order_keys", "dropout_keys", "counts", "places_of"
-        for i, (first, stop) in enumerate(pairwise(edges)):
-            longest = int(counts[first])
-            here = min(rows, longest)
-            teams = self._teams(here)
-            shared = network.shared_bytes(teams, here)
-            blocks = min(stop - first, self.program.blocks(teams, shared))
-            scratch = self._scratch(blocks, here, longest, size)
-            streams.use([own for own in scratch.values() if own is not None])
-            task = Task(
-                **common,
-                **{name: on_device[row, first:].data_ptr() for row, name in enumerate(columns)},
-                **{name: _address(own) for name, own in scratch.items()},
-                deltas=deltas.data_ptr(),
-                next=next_users[i:].data_ptr(),
-                arena=0 if network.inside else here * network.row,
-                longest=longest,
-                k=stop - first,
-                rows=here,
-            )
-            with streams.at(i):
-                self.program.launch(task, blocks, teams, shared)
-        return deltas, streams
+    def _read(self, places: int) -> dict[str, Tensor]:
+        """The tensors that all launches read."""
+        problem = self.problem
+        halves, device = self.network.halves, problem.start.device
+        shared, own = _names(problem.recipe.epochs, places, halves, device)
+        read = {"start": problem.start, "shared": shared, "own": own}
+        return read if problem.correction is None else {**read, "correction": problem.correction}
 
-    def _common(self, size: int, places: int) -> tuple[dict[str, Any], list[Tensor]]:
-        """What all launches are told, and the tensors that they read."""
-        problem, network = self.problem, self.network
-        recipe = problem.recipe
-        drawing = network.drawing
-        flags = network.shared_words, network.own_words
-        words = _names(recipe.epochs, places, drawing, *flags, problem.start.device)
-        common: dict[str, Any] = {
-            "start": _address(problem.start),
-            "correction": _address(problem.correction),
-            "shared": words[0].data_ptr(),
-            "own": words[1].data_ptr(),
-            "size": len(problem.start),
-            "epochs": recipe.epochs,
-            "batch": size,
-            "places": places,
-            "drawing": drawing,
-            "epochs_a_word": epochs_a_word(drawing),
-            "lr": recipe.lr,
-            "proximal": recipe.proximal,
-        }
-        correction = [] if problem.correction is None else [problem.correction]
-        return common, [problem.start, *words, *correction]
-
-    def _teams(self, rows: int) -> int:
-        network = self.network
-        return network.teams if network.scratch else min(max(rows, LEAST_TEAMS), network.teams)
-
-    def _scratch(self, blocks: int, rows: int, longest: int, size: int) -> dict[str, Tensor | None]:
+    def _scratch(self, blocks: int, rows: int, longest: int, size: int) -> dict[str, Tensor]:
         """Memory of every block outside of shared memory."""
-        network = self.network
-        device = self.problem.start.device
-        d = len(self.problem.start)
-        shuffled = longest > size
+        network, device = self.network, self.problem.start.device
+        shuffled = longest if longest > size else 0
         in_pieces = min(longest, size) > rows
         sizes = {
             "arenas": (0 if network.inside else rows * network.row, torch.float32),
-            "gradients": (d if in_pieces else 0, torch.float32),
-            "numbers": (longest if shuffled else 0, torch.int64),
-            "orders": (longest if shuffled else 0, torch.int32),
+            "gradients": (len(self.problem.start) if in_pieces else 0, torch.float32),
+            "numbers": (shuffled, torch.int64),
+            "orders": (shuffled, torch.int32),
         }
         return {
-            name: torch.empty(blocks * n, dtype=dtype, device=device) if n else None
+            name: torch.empty(blocks * n, dtype=dtype, device=device)
             for name, (n, dtype) in sizes.items()
+            if n
         }
 
 
@@ -203,7 +166,7 @@ class _Streams:
         self.streams = []
         if device.type == "cuda":
             now = torch.cuda.current_stream(device)
-            self.streams = [_stream(device, next(_turns) % MOST_STREAMS) for _ in range(launches)]
+            self.streams = [_stream(device) for _ in range(launches)]
             for stream in self.streams:
                 stream.wait_stream(now)
 
@@ -223,26 +186,16 @@ class _Streams:
             torch.cuda.current_stream(self.device).wait_stream(stream)
 
 
-MOST_STREAMS = 16
-_turns = count()
-
-
-@lru_cache(maxsize=64)
-def _stream(device: torch.device, number: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # one of torch's pool
 
 
 @lru_cache(maxsize=64)
 def _names(
-    epochs: int, places: int, layers: int, shared: bool, own: bool, device: torch.device
-) -> tuple[Tensor, Tensor]:
+    epochs: int, places: int, halves: tuple[bool, ...], device: torch.device
+) -> tuple[Tensor, ...]:
     """`word_names` on the device."""
-    first, second = word_names(epochs, places, layers, shared, own)
-    return as_tensor(first, device), as_tensor(second, device)
+    return tuple(as_tensor(names, device) for names in word_names(epochs, places, halves))
 
 
 def _edges(rows: np.ndarray) -> list[int]:
@@ -258,12 +211,11 @@ def device_trainer(problem: LocalProblem) -> Device | Unmapped:
         return Unmapped("it needs a GPU")
     try:
         network = device_network_of(problem, shared_memory(device))
+        if isinstance(network, Unmapped):
+            return network
+        return Device(problem, network, cuda_program(network, index_of(device)))
     except FAILURES as error:
         return Unmapped(f"its kernel cannot be built ({error})")
-    if isinstance(network, Unmapped):
-        return network
-    program = cuda_program(network, index_of(device))
-    return program if isinstance(program, Unmapped) else Device(problem, network, program)
 
 
 def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unmapped:
@@ -279,8 +231,6 @@ def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unm
     loss = compiled_loss(problem.task, network.outputs)
     if isinstance(loss, Unmapped):
         return loss
-    if loss.schema not in (CROSS_ENTROPY, LOGISTIC):
+    if loss.couples_records:
         return Unmapped(f"the loss of {type(problem.task).__name__} is not in the kernel")
-    logistic = loss.schema == LOGISTIC
-    features = math.prod(problem.shape)
-    return device_network(network, features, logistic=logistic, shared_memory=shared)
+    return device_network(network, math.prod(problem.shape), loss, shared)

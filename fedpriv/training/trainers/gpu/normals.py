@@ -9,14 +9,15 @@ knows them. Noise that protects somebody is `fedpriv.mechanisms.grid_noise`'s.
 from __future__ import annotations
 
 import ctypes
-from functools import cache, reduce
-from importlib.resources import files
+from functools import cache
 
 import numpy as np
 import torch
+from numpy.polynomial.polynomial import polyval
 from torch import Tensor
 
 from fedpriv.training.layers.compiled_specs import fields
+from fedpriv.training.trainers.compiled.build_folder import source_texts
 from fedpriv.training.trainers.gpu.nvrtc import FAILURES, Function, index_of
 
 SOURCE = "normals.cpp"
@@ -58,7 +59,6 @@ def noise_spec(to: Tensor, deviation: float, rng: np.random.Generator) -> Noise:
     """What the kernel is told."""
     state = rng.bit_generator.state
     inner = state["state"]
-    assert state["bit_generator"] == "Philox"
     assert state["buffer_pos"] == WORDS
     return Noise(
         to.data_ptr(),
@@ -71,9 +71,9 @@ def noise_spec(to: Tensor, deviation: float, rng: np.random.Generator) -> Noise:
 
 @cache
 def _function(index: int) -> Function | None:
-    texts = {SOURCE: (files(__package__) / "source" / SOURCE).read_text()}
+    device = torch.device("cuda", index)
     try:
-        return Function(texts, SOURCE, "add_noise", torch.device("cuda", index), FLAGS)
+        return Function(source_texts(__package__), SOURCE, "add_noise", device, FLAGS)
     except FAILURES:
         return None
 
@@ -84,19 +84,13 @@ def normals(words: np.ndarray) -> np.ndarray:
     u = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     q = u - 0.5
     r = 0.180625 - q * q
-    found: np.ndarray = q * _polynomial(A, r) / _polynomial(B, r)
+    found: np.ndarray = q * polyval(r, A) / polyval(r, B)
     far = np.flatnonzero(np.abs(q) > 0.425)
     below = q[far] < 0
     r = np.sqrt(-_logarithm(np.where(below, u[far], 1 - u[far])))
-    near = _polynomial(C, r - 1.6) / _polynomial(D, r - 1.6)
-    size = np.where(r <= 5, near, _polynomial(E, r - 5) / _polynomial(F, r - 5))
+    near = polyval(r - 1.6, C) / polyval(r - 1.6, D)
+    size = np.where(r <= 5, near, polyval(r - 5, E) / polyval(r - 5, F))
     found[far] = np.where(below, -size, size)
-    return found
-
-
-def _polynomial(factors: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    last = np.full_like(x, factors[-1])
-    found: np.ndarray = reduce(lambda total, factor: total * x + factor, factors[-2::-1], last)
     return found
 
 
@@ -107,7 +101,7 @@ def _logarithm(x: np.ndarray) -> np.ndarray:
     e = np.where(low, e - 1, e)
     s = (m - 1) / (m + 1)
     series = tuple(1.0 / (2 * i + 1) for i in range(11))
-    found: np.ndarray = e * 0.69314718055994529 + s * 2 * _polynomial(series, s * s)
+    found: np.ndarray = e * 0.69314718055994529 + s * 2 * polyval(s * s, series)
     return found
 
 

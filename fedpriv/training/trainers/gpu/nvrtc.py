@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedpriv.training.trainers.compiled.build_folder import BuildFolder, CannotCompileError
+from fedpriv.training.trainers.compiled.build_folder import CannotCompileError, built
 from fedpriv.training.trainers.compiled.library import cache_dir
 
 FLAGS = ("--std=c++17", "-default-device")
@@ -37,6 +36,7 @@ class Function:
         from cuda.bindings import driver
 
         self.driver = driver
+        self.known: dict[tuple[int, int], int] = {}
         self.device = device
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
         major, minor = torch.cuda.get_device_capability(device)
@@ -52,11 +52,15 @@ class Function:
         limit = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         checked(self.driver.cuFuncSetAttribute(self.function, limit, most))
 
-    def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks a multiprocessor runs at the same time."""
-        ask = self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
-        with torch.cuda.device(self.device):
-            return int(checked(ask(self.function, threads, shared_bytes)))
+    def blocks(self, threads: int, shared_bytes: int) -> int:
+        """How many blocks run at the same time."""
+        key = threads, shared_bytes
+        if key not in self.known:
+            ask = self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+            with torch.cuda.device(self.device):
+                each = max(1, checked(ask(self.function, threads, shared_bytes)))
+            self.known[key] = each * self.processors
+        return self.known[key]
 
     def launch(
         self, arguments: ctypes.Structure, blocks: int, threads: int, shared_bytes: int = 0
@@ -96,21 +100,14 @@ def build(
     folder: Path,
     flags: Sequence[str] = (),
 ) -> Path:
-    """The machine code for an architecture such as sm_90, in `folder`; compiled if it is missing or
-    damaged. Raises `FAILURES`."""
+    """The machine code for an architecture such as sm_90, in `folder`; compiled if it is
+    missing. Raises `FAILURES`."""
     from cuda.bindings import nvrtc
 
     chosen = (*FLAGS, *flags, f"--gpu-architecture={architecture}")
     version = checked(nvrtc.nvrtcVersion())
-    content = repr((sorted(texts.items()), source, chosen, version)).encode()
-    name = hashlib.blake2b(content, digest_size=16).hexdigest()
-
-    def make(scratch: Path) -> Path:
-        fresh = scratch / "kernel"
-        fresh.write_bytes(_compiled(texts, source, chosen))
-        return fresh
-
-    return BuildFolder(folder).library(f"gpu-{name}", make)
+    content = sorted(texts.items()), source, chosen, version
+    return built(folder, "gpu", content, lambda _: _compiled(texts, source, chosen))
 
 
 def _compiled(texts: Mapping[str, str], source: str, flags: Sequence[str]) -> bytes:

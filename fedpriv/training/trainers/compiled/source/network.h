@@ -9,6 +9,9 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+constexpr uintptr_t CACHE_LINE = 64;
+inline char* aligned(char* memory) { return memory + -reinterpret_cast<uintptr_t>(memory) % CACHE_LINE; }
+
 // Cuts the caller's memory into pieces that begin at whole vectors. Without memory it only counts.
 struct Workspace {
   char* memory;

@@ -6,24 +6,26 @@
 extern "C" {
 
 // Bytes of memory that `train` needs.
-int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes(); }
+int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes() + CACHE_LINE; }
 
-// Trains users that no other call has taken, until there are none. memory: as many bytes as `workspace` says, at the
-// start of a cache line, not shared with another call.
-void train(const Problem* p, const Users* u, char* memory) {
+// Trains users of n silos that no other call has taken, until there are none. memory: as many bytes as `workspace`
+// says, not shared with another call.
+void train(const Problem* p, const Users* u, int64_t n, char* memory) {
   const DenormalsAreZero here;
-  Trainer trainer(*p, memory);
-  const auto loss = loss_of(*p, u->y);
-  for (int64_t j; (j = (*u->next)++) < u->k;) trainer.train(*u, j, *loss);
+  Trainer trainer(*p, aligned(memory));
+  for (; n-- > 0; ++u) {
+    const auto loss = loss_of(*p, u->y);
+    for (int64_t j; (j = (*u->next)++) < u->k;) trainer.train(*u, j, *loss);
+  }
 }
 
 // Bytes of memory that `sum_clipped` needs.
-int64_t workspace_of_sum(const Problem* p) { return ClippedSum(*p, nullptr).bytes(); }
+int64_t workspace_of_sum(const Problem* p) { return ClippedSum(*p, nullptr).bytes() + CACHE_LINE; }
 
 // The sum of the records' clipped gradients, and their norms. memory: as for `train`.
 void sum_clipped(const Problem* p, const Records* r, char* memory) {
   const DenormalsAreZero here;
-  ClippedSum sum(*p, memory);
+  ClippedSum sum(*p, aligned(memory));
   sum.add(*r, *loss_of(*p, r->y));
 }
 

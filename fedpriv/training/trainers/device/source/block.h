@@ -4,14 +4,14 @@
 
 // start, correction: (size,) in torch's order, correction may be null. shared (groups, places), own (epochs, places,
 // drawing): names of random words, see dropout. Users: k of them, each with the addresses of its records x (count,
-// features) and labels, its number of records, its keys and its row of deltas (.., size). next: the first user that nobody has
+// features) and labels, its number of records and its keys; row j of deltas (k, size) is its. next: the first user that nobody has
 // taken. arenas, gradients, numbers, orders: scratch memory of every block, `arena`, `size`, `longest` and `longest`
 // numbers each. rows: of a batch in the arena at once; batch: records of a batch.
 struct Task {
   const float *start, *correction;
   const u64 *shared, *own;
   const u64 *x, *y, *order_keys, *dropout_keys;
-  const i64 *counts, *places_of;
+  const i64* counts;
   float *deltas, *arenas, *gradients;
   u64* numbers;
   int* orders;

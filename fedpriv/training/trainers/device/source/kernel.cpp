@@ -52,13 +52,22 @@ struct Rows {
   INSIDE float* scratch(int team) const { return b.scratches + team * Network::SCRATCH; }
 };
 
+enum { CROSS_ENTROPY, LOGISTIC, SQUARED, SURVIVAL };
+
+// The slope of a loss of one output.
+INSIDE float slope(float z, const float* y) {
+  if (Network::LOSS == LOGISTIC) return 1 / (1 + expf(-z)) - y[0];
+  return Network::LOSS == SQUARED ? z - y[0] : expf(z > 8 ? 8 : z) * y[1] - y[0];
+}
+
 // scale times the gradient of the record's loss by the outputs.
 INSIDE void loss_gradient(const Block& b, const Row& row, int record) {
   constexpr int M = Network::OUTPUTS;
   const float* z = row.read<Network::Z>();
   float* g = row.write<Network::GZ>();
-  if constexpr (Network::LOGISTIC) {
-    if (lane() == 0) g[0] = (1 / (1 + expf(-z[0])) - static_cast<const float*>(b.y)[record]) * b.scale;
+  if constexpr (Network::LOSS != CROSS_ENTROPY) {
+    const float* y = static_cast<const float*>(b.y) + record * (Network::LOSS == SURVIVAL ? 2 : 1);
+    if (lane() == 0) g[0] = slope(z[0], y) * b.scale;
     return;
   }
   float most = z[0], sum = 0;
@@ -150,7 +159,7 @@ INSIDE void train_user(Block& b, int j) {
     b.place = 0;
     for (b.at = 0; b.at < b.count; b.at += t.batch, ++b.place) step(b, b.count - b.at < t.batch ? b.count - b.at : t.batch);
   }
-  All::save(b, t.deltas + t.places_of[j] * t.size, thread, threads);
+  All::save(b, t.deltas + i64(j) * t.size, thread, threads);
   block_sync();
 }
 
