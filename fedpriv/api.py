@@ -22,8 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
 
 from fedpriv.comparisons.command import compare as run_comparison
 from fedpriv.comparisons.command import write
@@ -36,14 +34,14 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
-from fedpriv.runs.epsilon_forecast import EpsilonForecast, milestones
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import resume
 from fedpriv.runtime import allocate
-from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment, without_hydra
+from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
-from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_sweeper
+from fedpriv.settings.words import conf_dir
+from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_sweeper, sweep_folder
 from fedpriv.util.logs import LOGGER
 
 
@@ -129,10 +127,9 @@ def _run(words: Sequence[str], folder: str | Path | None) -> Runs:
     if config.resume is not None:
         resume(line, str(config.resume), quiet=True)
         return load(str(config.resume))
-    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
-    path = Path(folder if folder is not None else str(config.hydra.run.dir))
-    plain = without_hydra(config)
-    train(build(config), OmegaConf.to_yaml(plain, resolve=True), path, quiet=True)
+    job = Job.of(config, 0, None)
+    path = job.folder if folder is None else Path(folder)
+    train(job.experiment, job.config_yaml, path, origin=job.origin, words=job.words, quiet=True)
     return load(path)
 
 
@@ -154,10 +151,10 @@ def sweep(
 
 
 def _sweep(words: Sequence[str], folder: str | Path | None, at_once: int) -> Runs:
-    own = [] if folder is None else [f"hydra.sweep.dir='{folder}'"]
-    line = CommandLine.parse(["-m", *words, *own])
+    line = CommandLine.parse(["-m", *words])
     configs = compose_jobs(line, conf_dir())
-    jobs = [Job.of(config, number) for number, config in enumerate(configs)]
+    place = sweep_folder(configs[0]) if folder is None else Path(folder)
+    jobs = [Job.of(config, number, place) for number, config in enumerate(configs)]
     if sweeper := own_sweeper(configs[0]):
         jobs = draw_jobs(jobs, sweeper, line)
     SideBySide(at_once).launch(jobs, quiet=True)
@@ -207,10 +204,7 @@ def _epsilon(words: Sequence[str]) -> pd.DataFrame:
             for word in config.hydra.overrides.task
             if "," not in word and "=" in word
         )
-        rows += [
-            {**swept, **vars(row)}
-            for row in EpsilonForecast.of(exp).rows_at(milestones(exp.options.rounds))
-        ]
+        rows += [{**swept, **vars(row)} for row in EpsilonForecast.of(exp).rows]
     return pd.DataFrame(rows)
 
 

@@ -21,17 +21,16 @@ from pkgutil import resolve_name
 
 import fedpriv
 from fedpriv.errors import FedprivError, complain
-from fedpriv.settings.help import help_text, near
-from fedpriv.settings.hints import refuse_lone_word
+from fedpriv.settings.help import help_text
+from fedpriv.settings.words import near, refuse_lone_word
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
     "run": "fedpriv.commands:run",
     "train": "fedpriv.commands:run",
     "help": "fedpriv.cli:show_help",
-    "epsilon": "fedpriv.commands:epsilon",
-    "allocation": "fedpriv.commands:allocation",
-    "data": "fedpriv.commands:data",
+    "epsilon": "fedpriv.runs.epsilon_command:main",
+    "data": "fedpriv.runs.data_command:main",
     "init": "fedpriv.projects.command:main",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",
@@ -49,9 +48,10 @@ OWN_HELP = (
     *("init", "keys"),
 )
 """Commands that parse their words with argparse, which prints their help."""
+COMPOSE = ("run", "train", "epsilon", "data")
+"""Commands whose words Hydra composes to settings."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
 """Flags that Hydra answers itself."""
-MULTIRUN = ("-m", "--multirun")
 
 
 def console() -> None:
@@ -114,22 +114,14 @@ def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
     if {"--help", "-h"} & set(args) and name not in OWN_HELP:
         return show_help, args
     target = COMMANDS[name]
-    if (
-        target.startswith("fedpriv.commands:")
-        and {word.split("=")[0] for word in args} & HYDRA_ONLY
-    ):
+    if name in COMPOSE and {word.split("=")[0] for word in args} & HYDRA_ONLY:
         if any(word.startswith("query=") for word in args):
             _complete_commands()
         target = "fedpriv.commands:start_hydra"
     import_events_alone()
     with garbage_kept():
         command: Callable[[list[str]], None] = resolve_name(target)
-    return command, args if name in OWN_HELP else _multirun_first(args)
-
-
-def _multirun_first(words: list[str]) -> list[str]:
-    """The words with -m first: Hydra's parser takes the settings on one side of it alone."""
-    return sorted(words, key=lambda word: word not in MULTIRUN)
+    return command, args
 
 
 def _complete_commands() -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from omegaconf import OmegaConf
 
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 SMALL = ("rounds=2", "preset.n_users=6", "preset.local_epochs=1", "preset.silo_epochs=1")
 SMALL += ("quiet=true",)
@@ -34,7 +34,7 @@ CHOICES = {
     "mechanism": ("gaussian", "discrete_gaussian", "binomial", "none"),
     "allocator": ("zipf", "uniform", "equal", "dirichlet", "natural", "by_user"),
 }
-COMMANDS = ("run",) * 12 + ("epsilon",) * 5 + ("allocation",)
+COMMANDS = ("run",) * 12 + ("epsilon",) * 5 + ("data",)
 
 VALUES: dict[str, tuple[str, ...]] = {
     "seed": ("0", "7", "2147483648"),
@@ -109,7 +109,7 @@ WRONG = ("abc", "nan", "-3", "[1,2]", "{a:1}", "''")
 class Line:
     """A command line.
 
-    command: run, epsilon or allocation.
+    command: run, epsilon or data.
     words: key=value, which override those of `SMALL`.
     wrong: the key in which a mistake is planted; None: it is meant to work.
     """

@@ -20,7 +20,7 @@ from fedpriv.runs.folder import read_status
 from fedpriv.runs.loop import train
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 from fedpriv.training.description import TRAINERS
 
 WORDS = ("rounds=1", "accountant=rdp", "allocator=uniform", "quiet=true")

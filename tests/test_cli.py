@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from safetensors.numpy import load_file
 
 import fedpriv
@@ -177,12 +176,11 @@ def test_rounds_between_evaluations_still_train_and_time(tmp_path):
     assert (timings["evaluation"] > 0).tolist() == [False, True, False, True, True]
 
 
-def test_allocation_prints_and_draws(tmp_path):
-    done = run("allocation", "allocator.n_users=9", cwd=tmp_path)
+def test_data_shows_and_draws_the_allocation(tmp_path):
+    done = run("data", "allocator.n_users=9", "--allocation", "drawn.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    pictures = list((tmp_path / "outputs").glob("*.png"))
-    assert len(pictures) == 1
-    assert pictures[0].stat().st_size > 5000
+    assert "Picture: drawn.png" in done.stdout
+    assert (tmp_path / "drawn.png").stat().st_size > 5000
 
 
 def test_a_run_leaves_its_folder(finished):
@@ -381,28 +379,6 @@ def test_completion_goes_on_after_commands(line, expected, tmp_path, monkeypatch
     monkeypatch.setenv("COMP_LINE", line)
     monkeypatch.setenv("COMP_POINT", str(len(line)))
     assert expected in run("-sc", "query=bash", cwd=tmp_path).stdout.split()
-
-
-@pytest.mark.parametrize(
-    ("words", "sweeps", "folders"),
-    [((), 0, ["."]), (("hydra.mode=MULTIRUN", "seed=0,1"), 1, ["0", "1"])],
-)
-def test_hydra_does_not_compose_to_look_up_its_mode(words, sweeps, folders, tmp_path, monkeypatch):
-    """To look it up it composes as for a sweep."""
-    modes = []
-    load = ConfigLoaderImpl.load_configuration
-
-    def counted(*args, **given):
-        modes.append(given["run_mode"].name)
-        return load(*args, **given)
-
-    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", counted)
-    place = [f"hydra.{kind}.dir={tmp_path / 'out'}" for kind in ("run", "sweep")]
-    done = run(*words, "rounds=1", "preset.n_users=8", *place, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in folders)
-    assert modes.count("MULTIRUN") == sweeps
-    assert modes.count("RUN") == 2 or sweeps
 
 
 def test_jobs_of_different_modes_of_hydra_are_all_jobs_of_the_sweep(tmp_path):

@@ -6,7 +6,7 @@ from fedpriv import cli
 from fedpriv.comparisons.request import Request
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.compose import CommandLine, compose_jobs
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,8 @@ from fedpriv.settings.help import conf_dir
         (["train", "rounds=1"], "run", ["rounds=1"]),
         (["~tracker"], "run", ["~tracker"]),
         (["-m", "seed=0,1"], "run", ["-m", "seed=0,1"]),
-        (["rounds=2", "-m", "seed=0,1"], "run", ["-m", "rounds=2", "seed=0,1"]),
-        (["data", "rounds=2", "-m", "seed=0,1"], "data", ["-m", "rounds=2", "seed=0,1"]),
         ([], "run", []),
-        (["epsilon", "rounds=2"], "epsilon", ["rounds=2"]),
+        (["epsilon", "rounds=2"], "main", ["rounds=2"]),
         (["--help"], "show_help", ["--help"]),
         (["epsilon", "-h"], "show_help", ["-h"]),
         (["table", "--help"], "main", ["--help"]),
@@ -83,7 +81,7 @@ def test_wrong_words_are_refused_in_one_line(words, says):
         (["--evaluate-every=2"], "write evaluate_every=2"),
         (["uldp_avg"], "uldp_avg: did you mean algo=uldp_avg?"),
         (["epsilon", "ULDP-SGD"], "ULDP-SGD: did you mean algo=uldp_sgd?"),
-        (["visits.csv"], "visits.csv: a name, not a path; "),
+        (["visits.csv"], "visits.csv: a name, not a path; your own file: data=table data.path="),
         (["data=/tmp/x.csv"], "data=/tmp/x.csv: a name, not a path; "),
         (["data=visits.parquet"], "data=visits.parquet: a name, not a path; "),
         (["model=./net.py"], "--config-dir folder finds your own folder/model/name.yaml"),
@@ -123,5 +121,8 @@ def test_a_runs_folder_is_not_a_command(tmp_path):
         cli._chosen([str(tmp_path)])
 
 
-def test_seeds_may_be_a_range():
+def test_seeds_may_be_a_range_on_either_side_of_the_flag():
+    assert composed("rounds=2", "-m", "seed=1..3") == [
+        ["rounds=2", f"seed={seed}"] for seed in (1, 2, 3)
+    ]
     assert composed("-m", "seed=1..3") == [["seed=1"], ["seed=2"], ["seed=3"]]

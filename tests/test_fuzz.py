@@ -14,7 +14,7 @@ from plausible_words import lines as plausible_lines
 
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import GROUPS
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 SMALL = (
     "rounds=1",

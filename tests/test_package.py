@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -70,7 +70,7 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     where = subprocess.run(
-        [python, "-c", "import fedpriv.settings.help as h; print(h.conf_dir())"],
+        [python, "-c", "import fedpriv.settings.words as h; print(h.conf_dir())"],
         cwd=work,
         check=True,
         capture_output=True,

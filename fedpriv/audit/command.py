@@ -48,7 +48,7 @@ def main(args: list[str]) -> None:
     from fedpriv.reports.audit_file import AUDIT, write_audit
     from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
     from fedpriv.settings.experiment import build
-    from fedpriv.settings.help import conf_dir
+    from fedpriv.settings.words import conf_dir
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")

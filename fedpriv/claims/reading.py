@@ -16,7 +16,7 @@ from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.claims import schema as s
 from fedpriv.claims.plain_yaml import load
 from fedpriv.errors import ConfigError, DataError, require
-from fedpriv.settings.help import near
+from fedpriv.settings.words import near
 
 UNKNOWN = "unknown"
 MOST_RELEASES = 200

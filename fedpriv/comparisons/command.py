@@ -7,8 +7,6 @@ Finished runs are not repeated, so the same command goes on where it ended.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from fedpriv.comparisons.trials import (
     tuning_trials,
 )
 from fedpriv.comparisons.tuning import choose
-from fedpriv.errors import ConfigError
+from fedpriv.runs.folder import require_writable
 from fedpriv.settings.compose import one_line_errors
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.wide_console import wide_console
@@ -33,7 +31,7 @@ RESULT = "comparison"
 def main(args: list[str]) -> None:
     """Run the comparison of the command line, print its table and write its files."""
     request = Request.parse(args)
-    _require_writable(request.folder)
+    require_writable("--folder", request.folder)
     try:
         table = compare(request)
     except KeyboardInterrupt as interrupt:
@@ -84,14 +82,3 @@ def write(table: ComparisonTable) -> Sequence[Path]:
     picture = table.request.folder / f"{RESULT}.png"
     draw(table, picture)
     return [*paths, picture]
-
-
-def _require_writable(folder: Path) -> None:
-    """Raise ConfigError when nothing can be written there, before anything is trained."""
-    above = [folder, *folder.resolve().parents]
-    existing = next(one for one in above if one.exists())
-    try:
-        os.rmdir(tempfile.mkdtemp(dir=existing))
-    except OSError as error:
-        allowed = f"a folder that can be written ({existing}: {error.strerror})"
-        raise ConfigError("--folder", folder, allowed) from error

@@ -14,10 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from fedpriv.errors import ConfigError, FedprivError, require
-from fedpriv.reports.arguments import Parser
 from fedpriv.settings.compose import require_folder, split_words
-from fedpriv.settings.hints import refuse_lone_words
-from fedpriv.settings.seeds import seeds, with_listed_seeds
+from fedpriv.settings.words import Parser, refuse_lone_words, seeds, with_listed_seeds
 from fedpriv.util.plain_numbers import plain_number
 
 SEEDS = "0..4"

@@ -11,7 +11,7 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import Run, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import CommandLine, each_job
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
 
@@ -72,7 +72,7 @@ def jobs(request: Request, trials: Sequence[Trial]) -> list[Job]:
         try:
             config = next(composed)
             _require_no_sweep(config.hydra.sweeper.get("params") or {}, request, trial.method)
-            job = Job.of(config, number)
+            job = Job.of(config, number, request.folder)
         except FedprivError as error:
             raise _named(error, trial, request.epsilon) from error
         made.append(replace(job, folder=request.folder / trial.place))

@@ -39,9 +39,8 @@ from fedpriv.papers.secured_fl import (
 from fedpriv.papers.study import study
 from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, protocol_time, record_shares
 from fedpriv.reports import privacy_utility
-from fedpriv.reports.arguments import Parser
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.settings.help import near
+from fedpriv.settings.words import Parser, near
 
 FigureMaker = Callable[[Path, str], None]
 """Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""

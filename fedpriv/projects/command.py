@@ -17,8 +17,8 @@ from pathlib import Path
 
 from fedpriv.errors import FedprivError, require
 from fedpriv.projects.files import RUN, project_files
-from fedpriv.reports.arguments import Parser
 from fedpriv.settings.compose import one_line_errors
+from fedpriv.settings.words import Parser
 
 
 def main(words: list[str]) -> None:

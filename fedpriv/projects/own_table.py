@@ -23,7 +23,7 @@ from fedpriv.data.table.table import Table
 from fedpriv.errors import require
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 NAME = "own"
 """Of the data set: `data=own`."""

@@ -6,23 +6,9 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from fedpriv.errors import ConfigError, FedprivError
-from fedpriv.util.plain_numbers import plain, plain_number
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line. Numbers are written as in other programs."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.register("type", int, lambda text: int(plain(text)))
-        self.register("type", float, plain_number)
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Raises FedprivError."""
-        raise FedprivError(f"{message}; see {self.prog} --help")
+from fedpriv.errors import ConfigError
+from fedpriv.settings.words import Parser
 
 
 def report_parser(command: str, description: str | None, *, out: str) -> Parser:

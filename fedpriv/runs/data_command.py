@@ -7,39 +7,51 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedpriv.data.allocation_report import draw, table
 from fedpriv.data.base import DataSet
 from fedpriv.data.shared import load
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.table.schema import write_schema
 from fedpriv.data.table.table import Table
 from fedpriv.errors import FedprivError
-from fedpriv.settings.compose import CommandLine, compose_jobs
+from fedpriv.runtime import allocate
+from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import Parser, conf_dir
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.wide_console import wide_console
 
 OUT = "--out"
 
 
-def show(args: list[str]) -> None:
-    """Print the data set of a command line. `--out file` also writes the schema of a table.
+@one_line_errors()
+def main(args: list[str]) -> None:
+    """Print the data set of a command line. `--out file` also writes the schema of a table, and
+    `--allocation file.png` shows and draws who owns which records.
 
     Raises FedprivError, after the lines that are known before records are read.
     """
-    words, out = _split(args)
-    line = CommandLine.parse(words)
-    jobs = compose_jobs(line, conf_dir())
+    parser = Parser("fedpriv data", add_help=False, allow_abbrev=False)
+    parser.add_argument(OUT, type=Path)
+    parser.add_argument("--allocation", type=Path)
+    own, words = parser.parse_known_args(args)
+    jobs = compose_jobs(CommandLine.parse(words), conf_dir())
     if len(jobs) > 1:
         raise FedprivError("fedpriv data shows one data set; name one value of each key")
     exp = build(jobs[0])
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for text in lines(exp):
         console.print(text)
-    if out is not None:
-        _write(exp.data, out)
-        console.print(f"schema: {out}; check it, and use it as data.schema={out}")
+    if own.out is not None:
+        _write(exp.data, own.out)
+        console.print(f"schema: {own.out}; check it, and use it as data.schema={own.out}")
     for note in load(exp.data, exp.streams).corpus.notes:
         console.print(f"record: {note}")
+    if own.allocation is not None:
+        _, allocation, _ = allocate(exp)
+        wide_console().print(table(allocation))
+        draw(allocation, own.allocation)
+        console.print(f"Picture: {own.allocation}")
 
 
 def lines(exp: Experiment) -> list[str]:
@@ -72,18 +84,6 @@ def _why(reason: str, found: list[str]) -> str:
     """Why there is no bound, without what has been said."""
     new = [part for part in reason.split("; ") if not any(part in line for line in found)]
     return f"no bound ({'; '.join(new) or 'see not covered'})"
-
-
-def _split(args: list[str]) -> tuple[list[str], Path | None]:
-    """The words without `--out file`, and the file."""
-    for place, word in enumerate(args):
-        if word.startswith(f"{OUT}="):
-            return [*args[:place], *args[place + 1 :]], Path(word.partition("=")[2])
-        if word == OUT:
-            if place + 1 == len(args):
-                raise FedprivError(f"{OUT}: the file of a schema")
-            return [*args[:place], *args[place + 2 :]], Path(args[place + 1])
-    return args, None
 
 
 def _write(data: DataSet, out: Path) -> None:

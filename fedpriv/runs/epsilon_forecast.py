@@ -4,7 +4,7 @@ depend on the allocation."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fedpriv.accountants.base import Accountant
@@ -12,11 +12,11 @@ from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds
 from fedpriv.accountants.events import Composition
 from fedpriv.accountants.ledger import EpsilonRow, Key, Ledger
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.aggregation.epsilon_target import SolvedTarget
+from fedpriv.aggregation.epsilon_target import SolvedTarget, noise_text
 from fedpriv.aggregation.plan_cost import PlanCost
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
-from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.plan import Plan
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
 
@@ -32,22 +32,26 @@ class EpsilonForecast:
     """The cost of an experiment.
 
     exp: the experiment.
-    federation: its public sizes, and its allocation if the queries depend on it.
-    plan: its public plan.
+    plan: its public plan, with its allocation if the queries depend on it.
+    words: its overrides on a command line.
+    repeated: round: attempts that a run has not recorded.
     """
 
     exp: Experiment
-    federation: Federation
     plan: Plan
+    words: tuple[str, ...] = ()
+    repeated: Mapping[int, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(exp: Experiment) -> EpsilonForecast:
+    def of(
+        exp: Experiment, words: tuple[str, ...] = (), repeated: Mapping[int, int] | None = None
+    ) -> EpsilonForecast:
         """Reads data only when the queries depend on the allocation, or when the algorithm chooses
         its training records, which has a stability."""
         chooses = type(exp.algo).training_records is not Algorithm.training_records
         read = exp.algo.queries_need_allocation or chooses
         federation = allocate(exp)[2] if read else exp.federation
-        return EpsilonForecast(exp, federation, exp.planner.plan(federation))
+        return EpsilonForecast(exp, exp.planner.plan(federation), words, repeated or {})
 
     @property
     def noise(self) -> float:
@@ -55,15 +59,34 @@ class EpsilonForecast:
         return next(iter(self.plan.query_parameters.values())).mechanism.noise_multiplier
 
     @property
+    def noise_text(self) -> str:
+        """The noise multipliers of all queries of a round."""
+        return noise_text(self.plan.noise_multipliers)
+
+    @property
     def cost(self) -> PlanCost:
         """The events of the rounds."""
         return PlanCost(self.exp.algo, self.plan)
 
-    def rows_at(
-        self, rounds: list[int], repeated: Mapping[int, int] | None = None
-    ) -> list[EpsilonRow]:
+    def rows_at(self, rounds: list[int]) -> list[EpsilonRow]:
         """Epsilon rows after each of the given rounds (see `PlanCost.rows_at`)."""
-        return self.cost.rows_at(self.exp.accountant, rounds, repeated)
+        return self.cost.rows_at(self.exp.accountant, rounds, self.repeated)
+
+    @cached_property
+    def rows(self) -> list[EpsilonRow]:
+        """Epsilons after 1, 10, 100, ... rounds and after the last one."""
+        return self.rows_at(milestones(self.exp.options.rounds))
+
+    @property
+    def last(self) -> list[EpsilonRow]:
+        """Epsilons after the last round."""
+        return [row for row in self.rows if row.round == self.exp.options.rounds]
+
+    @property
+    def unit(self) -> str:
+        """What the headline epsilon protects: users if there is a certificate for users."""
+        units = [row.unit for row in self.last]
+        return "user" if "user" in units else units[0]
 
     def compositions(self) -> dict[Key, list[Composition]]:
         """What each unit meets in all rounds (see `Ledger.compositions`)."""
@@ -80,7 +103,7 @@ class EpsilonForecast:
             return self
         if len(plan.query_parameters) == 1:
             planner = replace(self.exp.planner, mechanism=plan.mechanism.with_noise(noise))
-            return replace(self, plan=planner.draft(self.federation))
+            return replace(self, plan=planner.draft(plan.federation))
         scaled = {}
         for name, parameters in plan.query_parameters.items():
             own = noise * (parameters.mechanism.noise_multiplier / before if before else 1.0)

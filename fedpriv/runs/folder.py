@@ -23,6 +23,8 @@ seeded run, within a second.
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,10 +32,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from omegaconf import OmegaConf
 from safetensors.numpy import save
 
 from fedpriv.crypto.roster import Roster
-from fedpriv.errors import FedprivError
+from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
@@ -45,6 +48,7 @@ STATUS = "status.json"
 LEFT_OUT = "left_out"
 """The entry of status.json with the silos that the run has gone on without."""
 CONFIG = "config.yaml"
+WORDS = Path(".hydra/overrides.yaml")
 ROSTER = "roster.csv"
 
 
@@ -56,8 +60,10 @@ class RunFolder:
         self.tables = Tables(path)
         self._facts: dict[str, Any] = {}
 
-    def begin(self, config_yaml: str) -> Journal:
+    def begin(self, config_yaml: str, words: Sequence[str] = ()) -> Journal:
         """Start a new run here. Returns its journal, which locks the folder.
+
+        words: its overrides on the command line.
 
         Raises FedprivError when the folder cannot be written or already holds a run. Nothing is
         written where another process runs.
@@ -70,12 +76,18 @@ class RunFolder:
                 # A journal alone is what a full disk left.
                 if journal.total or (self.path / CONFIG).exists():
                     raise self._taken
+                self.write_words(words)
                 replace_file(self.path / CONFIG, config_yaml.encode())
         except OSError as error:
             raise FedprivError(
                 f"hydra.run.dir={self.path}: cannot be written ({error.strerror})"
             ) from error
         return journal
+
+    def write_words(self, words: Sequence[str]) -> None:
+        """Write the overrides of a run to the file that Hydra's launchers have for them."""
+        (self.path / WORDS).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / WORDS, OmegaConf.to_yaml(list(words)).encode())
 
     def require_free(self) -> None:
         """Raise FedprivError when the folder holds a run."""
@@ -206,6 +218,17 @@ class RunFolder:
     def save_model(self, parameters: dict[str, np.ndarray]) -> None:
         """Write the model, each array under the name of its parameter."""
         replace_file(self.path / "model.safetensors", save(parameters))
+
+
+def require_writable(key: str, folder: Path) -> None:
+    """Raise ConfigError for setting `key` when nothing can be written in a folder to be made."""
+    above = [folder, *folder.resolve().parents]
+    existing = next(one for one in above if one.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=existing))
+    except OSError as error:
+        allowed = f"a folder that can be written ({existing}: {error.strerror})"
+        raise ConfigError(key, folder, allowed) from error
 
 
 def read_status(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import shlex
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def train(
     resume: bool = False,
     *,
     origin: Origin | None = None,
+    words: Sequence[str] = (),
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
     on_round: OnRound | None = None,
@@ -53,6 +54,7 @@ def train(
 
     config_yaml: the experiment's resolved configuration; checkpoints are tied to it.
     origin: the origin of this configuration, if it is known.
+    words: its overrides on the command line, which its folder keeps.
     shared_writers: threads that write the checkpoints; None: the run has its own.
     quiet: show neither progress nor results.
     on_round: see `Progress`.
@@ -78,7 +80,7 @@ def train(
         if saved is not None:
             prepared.identity.require_unchanged(path, saved.identity)
         if journal is None:
-            journal = stack.enter_context(folder.begin(config_yaml))
+            journal = stack.enter_context(folder.begin(config_yaml, words))
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))

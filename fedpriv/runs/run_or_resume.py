@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -28,6 +28,7 @@ def run_or_resume(
     folder: Path,
     *,
     origin: Origin | None = None,
+    words: Sequence[str] = (),
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
     on_round: OnRound | None = None,
@@ -56,6 +57,7 @@ def run_or_resume(
         folder,
         started,
         origin=origin,
+        words=words,
         shared_writers=shared_writers,
         quiet=quiet,
         on_round=on_round,
@@ -77,11 +79,17 @@ def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False
 
 
 @contextmanager
-def early_failures_recorded(folder: Path) -> Iterator[None]:
-    """Record a failure in status.json if the run did not get as far as to write one."""
+def early_failures_recorded(folder: Path, words: Sequence[str]) -> Iterator[None]:
+    """Record a failure in status.json if the run did not get as far as to write one.
+
+    words: overrides of the run.
+    """
     try:
         yield
     except Exception as error:
         if not (folder / STATUS).exists():
-            RunFolder(folder).ended("failed", str(error), traceback.format_exc())
+            run = RunFolder(folder)
+            with suppress(OSError):  # of a full disk
+                run.write_words(words)
+            run.ended("failed", str(error), traceback.format_exc())
         raise

@@ -25,13 +25,19 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.experiment import GROUPS, Experiment, build
-from fedpriv.settings.help import conf_dir, near
-from fedpriv.settings.hints import refuse_file, refuse_flags, refuse_lone_words
-from fedpriv.settings.seeds import with_listed_seeds
 from fedpriv.settings.sweep_composer import Composer
 from fedpriv.settings.typed_values import unknown_key
+from fedpriv.settings.words import (
+    conf_dir,
+    near,
+    refuse_file,
+    refuse_flags,
+    refuse_lone_words,
+    with_listed_seeds,
+)
 
 TRUST_CODE = "--trust-code"
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
 """Ends of names that stand for a file of the user's where a data set is expected."""
 
@@ -56,15 +62,16 @@ class CommandLine:
         """Raises FedprivError for a flag that does not exist."""
         parser = get_args_parser()
         parser.error = _refuse  # type: ignore[method-assign]
+        parser.add_argument(TRUST_CODE, action="store_true")
         refuse_flags(args)
-        known = parser.parse_args([word for word in args if word != TRUST_CODE])
+        known = parser.parse_intermixed_args(args)
         for flag in ("config_name", "config_path", "package", "experimental_rerun"):
             if getattr(known, flag, None) is not None:
                 raise FedprivError(
                     f"--{flag.replace('_', '-')} is not supported; --config-dir adds your own files"
                 )
         require_folder(known.config_dir)
-        trusts = TRUST_CODE in args
+        trusts: bool = known.trust_code
         if trusts and not any(word.startswith("resume=") for word in known.overrides):
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
         overrides = with_listed_seeds(known.overrides)
@@ -132,6 +139,9 @@ def each_job(
             if swept and not line.multirun and config.hydra.mode is None:
                 key, values = next(iter(swept.items()))
                 raise ConfigError(key, ",".join(values), "several values need -m (multirun)")
+            if searched and config.hydra.sweeper.get("_target_") == BASIC_SWEEPER:
+                key, _, value = searched[0].partition("=")
+                raise ConfigError(key, value, "a value, unless hydra/sweeper=optuna searches it")
             if not swept or searched:  # the values that a sweeper searches are checked in each job
                 yield config
                 return

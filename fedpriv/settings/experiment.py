@@ -47,30 +47,6 @@ from fedpriv.util.streams import Streams
 
 
 @dataclass(frozen=True)
-class Preset:
-    """Default settings of a data set. Allocators and algorithms read them by interpolation."""
-
-    n_users: int | None
-    n_silos: int | None
-    local_epochs: int
-    batch_size: int
-    local_lr: float
-    clip: float
-    global_lr: float
-    silo_clip: float
-    silo_global_lr: float
-    silo_epochs: int
-    invent_users: bool = False
-
-    def __post_init__(self) -> None:
-        # Whoever reads a value checks it as well, but nobody may.
-        for key in (f.name for f in fields(self) if f.name != "invent_users"):
-            value = getattr(self, key)
-            if value is not None:  # the data set's own number of users or silos
-                require(0 < value < math.inf, f"preset.{key}", value, "a positive number")
-
-
-@dataclass(frozen=True)
 class RunOptions:
     """Top-level keys that belong to no group."""
 
@@ -271,7 +247,11 @@ def build_resolved(
     names = [f.name for f in fields(RunOptions)]
     for key in sorted(plain.keys() - {*GROUPS, *names, "preset", "experiment"}):
         raise unknown_key(key, [*GROUPS, *names])
-    typed(Preset, plain.get("preset", {}), "preset")
+    preset = plain.get("preset", {})
+    require(isinstance(preset, dict), "preset", preset, "set its keys as preset.<key>=value")
+    for key, value in preset.items():  # nobody may read it
+        fits = isinstance(value, int | float) and (value is False or 0 < value < math.inf)
+        require(value is None or fits, f"preset.{key}", value, "a positive number")
     options = typed(RunOptions, {name: plain[name] for name in names if name in plain}, "")
     components: dict[str, Any] = {}
     for name, base in GROUPS.items():

@@ -1,11 +1,10 @@
-"""`fedpriv --help`, and the place of the configuration tree. Imports little, so that help answers
-at once."""
+"""`fedpriv --help`. Imports little, so that help answers at once."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
+
+from fedpriv.settings.words import conf_dir
 
 TEXT = """\
 fedpriv: private federated learning, with a proven epsilon beside every claimed one
@@ -15,8 +14,8 @@ fedpriv epsilon [key=value ...]      the epsilon table of the same settings, wit
                                      -m: one row a setting; --json, --out file.csv
 fedpriv init folder                  a small project to start from: settings, a table, a README
 fedpriv data [key=value ...]         how records are read, and what is private about it;
-                                     --out writes the schema of a table
-fedpriv allocation [key=value ...]   who owns which records in which silo: a table and a picture
+                                     --out writes the schema of a table, --allocation file.png
+                                     who owns which records in which silo: a table and a picture
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round
@@ -58,19 +57,6 @@ Options:
   --hydra-help                        list Hydra's options
   eval "$(fedpriv -sc install=bash)"  turn on tab completion
 """
-
-
-def conf_dir() -> Path:
-    """The configuration tree: inside an installed wheel, or at the top of a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    return here / "conf" if (here / "conf").is_dir() else here.parent / "conf"
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known word; empty if none is near."""
-    by_plain = {name.lower().replace("-", "_"): name for name in known}
-    found = difflib.get_close_matches(word.lower().replace("-", "_"), list(by_plain), n=1)
-    return f"did you mean {by_plain[found[0]]}? " if found else ""
 
 
 def help_text(own: Path | None = None) -> str:

@@ -15,7 +15,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 BOUND_AND_NOISE = ("clip", "noise_multiplier")
 """Arguments of methods that the mechanism's file reads."""

@@ -16,8 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.clipping import LEAST
-from fedpriv.settings.help import near
-from fedpriv.settings.hints import SYNONYMS, TABLE_KEYS
+from fedpriv.settings.words import SYNONYMS, TABLE_KEYS, near
 
 
 def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:

@@ -24,14 +24,14 @@ class SweepProgress:
     """A line for each run that ends; below it, a bar of all rounds on a terminal, or a line after a
     long silence. A context.
 
-    rounds: planned rounds of each run; None where they are not known beforehand.
+    rounds: planned rounds of each run.
     words: overrides of each run; those that all share are not shown.
     quiet: show nothing.
     """
 
     def __init__(
         self,
-        rounds: Sequence[int] | None,
+        rounds: Sequence[int],
         words: Sequence[Sequence[str]] = (),
         *,
         quiet: bool = False,
@@ -49,8 +49,9 @@ class SweepProgress:
             BarColumn(bar_width=24),
             TimeRemainingColumn(),
             console=self._console,
-            disable=quiet or rounds is None or not self._console.is_terminal,
+            disable=quiet or not self._console.is_terminal,
         )
+        self._planned = sum(rounds)
         self._task = self._bar.add_task(self._state(), total=self._planned)
         self._patience = Patience(lambda seconds: self._say(self._with_time_left(self._state())))
 
@@ -75,17 +76,11 @@ class SweepProgress:
         failure: why it failed; None: it is done.
         """
         self._ended += 1
-        if self._rounds:
-            self._count(run, self._rounds[run])
-        number = f"{self._ended}/{len(self._rounds)}" if self._rounds else f"#{run}"
-        own = " ".join(word for word in words if word not in self._shared)
-        result = f"failed: {failure}" if failure is not None else final_numbers(folder)
-        self._say(self._with_time_left(f"{number}  {own}: {result}"))
+        self._count(run, self._rounds[run])
+        number = f"{self._ended}/{len(self._rounds)}"
+        own = [word for word in words if word not in self._shared]
+        self._say(self._with_time_left(run_line(number, folder, own, failure)))
         self._patience.restart()
-
-    @property
-    def _planned(self) -> int:
-        return sum(self._rounds or [])
 
     def _count(self, run: int, number: int) -> None:
         self._resumed.setdefault(run, number)
@@ -95,8 +90,6 @@ class SweepProgress:
         )
 
     def _state(self) -> str:
-        if self._rounds is None:
-            return f"{self._ended} runs done"
         done = sum(self._completed.values())
         return f"{self._ended}/{len(self._rounds)} runs, {done}/{self._planned} rounds"
 
@@ -117,12 +110,17 @@ class SweepProgress:
             print(text, file=sys.stderr, flush=True)
 
 
-def final_numbers(folder: Path) -> str:
-    """The main metric and the epsilon of a finished run, as text."""
+def run_line(number: str, folder: Path, words: Sequence[str], failure: str | None) -> str:
+    """The line of a run that has ended: its main metric and its epsilon, or why it failed.
+
+    number: its place in the sweep.
+    words: its overrides.
+    """
     status = read_status(folder)
     metric = str(status.get("metric", ""))
     rows = RunFolder(folder).rows(METRICS)
     found = [f"{metric} {float(rows[-1][metric]):.4f}"] if rows and rows[-1].get(metric) else []
     if status.get("epsilon") is not None:
         found.append(f"epsilon {status['epsilon']:.4g}")
-    return ", ".join(found) or "done"
+    result = ", ".join(found) or "done" if failure is None else f"failed: {failure}"
+    return f"{number}  {' '.join(words)}: {result}"

@@ -25,16 +25,14 @@ from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import CONFIG
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
-from fedpriv.settings.compose import CommandLine, each_job
-from fedpriv.settings.experiment import Experiment, build_resolved, resolved
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.compose import BASIC_SWEEPER, CommandLine, each_job
+from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed_words
 from fedpriv.settings.typed_values import typed
+from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.lock_step import LockStep
 from fedpriv.sweeps.progress import SweepProgress
 from fedpriv.sweeps.random_number import RandomNumber
-from fedpriv.util.durable_files import replace_file
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 CHECKPOINT_THREADS = 2
@@ -61,19 +59,26 @@ class Job:
     failure: Exception | None = None
 
     @staticmethod
-    def of(config: DictConfig, number: int) -> Job:
-        """Job `number` of a sweep, from its composed configuration. Raises ConfigError like
-        `build`."""
+    def of(config: DictConfig, number: int, sweep: Path | None) -> Job:
+        """Job `number`, from its composed configuration. Raises ConfigError like `build`.
+
+        sweep: folder of the sweep; None: it is a run of its own.
+        """
         OmegaConf.set_readonly(config.hydra, False)
         config.hydra.job.num = number
         config.hydra.job.id = str(number)
         if number == 0 or "hydra:" in str(OmegaConf.to_container(config.hydra.sweep)):
             HydraConfig.instance().set_config(config)  # values and folders may refer to it
-        folder = Path(str(config.hydra.sweep.dir)) / str(config.hydra.sweep.subdir)
+        own = config.hydra.run.dir if sweep is None else config.hydra.sweep.subdir
         words = [str(word) for word in config.hydra.overrides.task]
         plain = resolved(config)
-        text = "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items())
-        return Job(build_resolved(plain, words), text, Origin.of_values(plain), folder, words)
+        return Job(
+            build_resolved(plain, typed_words(config)),
+            "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items()),
+            Origin.of_values(plain),
+            Path(str(own)) if sweep is None else sweep / str(own),
+            words,
+        )
 
     def run(self, number: int, shared_writers: SharedWriters, progress: SweepProgress) -> None:
         """Run or resume it. A failure is stored, and does not affect other runs.
@@ -81,16 +86,13 @@ class Job:
         number: its place in the sweep.
         """
         try:
-            with early_failures_recorded(self.folder):
-                if not (self.folder / CONFIG).exists():
-                    hydra = self.folder / ".hydra"
-                    hydra.mkdir(parents=True, exist_ok=True)
-                    replace_file(hydra / "overrides.yaml", OmegaConf.to_yaml(self.words).encode())
+            with early_failures_recorded(self.folder, self.words):
                 run_or_resume(
                     self.experiment,
                     self.config_yaml,
                     self.folder,
                     origin=self.origin,
+                    words=self.words,
                     shared_writers=shared_writers,
                     quiet=True,
                     on_round=progress.on_round(number),
@@ -120,14 +122,14 @@ class SideBySide:
         """Run all jobs.
 
         quiet: print nothing.
-        sweep: folder of the sweep; None: the one that holds the first run's.
+        sweep: folder of the sweep, to name it; None: the one that holds the first run's.
 
         Raises FedprivError at the end when runs have failed. A defect is raised unchanged.
         """
         sweep = sweep or jobs[0].folder.parent
         rounds = [job.experiment.options.rounds for job in jobs]
         quiet = quiet or all(job.experiment.options.quiet for job in jobs)
-        if not quiet:
+        if not quiet and self.at_once > 1:
             print(f"{len(jobs)} runs side by side, in {sweep}", file=sys.stderr)
         with (
             loaded_once(),
@@ -139,7 +141,11 @@ class SideBySide:
                 partial(job.run, number, shared_writers, progress)
                 for number, job in enumerate(jobs)
             ]
-            LockStep(runs, self.at_once).run()
+            if self.at_once > 1:
+                LockStep(runs, self.at_once).run()
+            else:
+                for run in runs:
+                    run()
         failed = [job for job in jobs if job.failure is not None]
         if not quiet:
             print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {sweep}")
@@ -158,16 +164,24 @@ def _as_yaml(section: str) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(json.loads(section)))
 
 
+def sweep_folder(config: DictConfig) -> Path:
+    """The folder of a sweep, from the configuration of its first job."""
+    HydraConfig.instance().set_config(config)  # the folder's name may refer to it
+    return Path(str(config.hydra.sweep.dir))
+
+
 def own_launcher(config: DictConfig) -> SideBySide | None:
-    """The launcher of a composed configuration if it is one of fedpriv's; None for the launchers of
-    Hydra and its plug-ins. Raises ConfigError when fedpriv's sweeper has one of those."""
-    launcher: SideBySide | None = _own(config, "launcher", SideBySide)
-    if launcher or own_sweeper(config) is None:
-        return launcher
-    basic = config.hydra.launcher.get("_target_") == BASIC_LAUNCHER
+    """What runs the jobs of a sweep; None for plug-ins of Hydra. Raises ConfigError when fedpriv's
+    sweeper has a launcher of those, or fedpriv's launcher such a sweeper."""
+    target = config.hydra.launcher.get("_target_")
+    found = _own(config, "launcher", SideBySide)
+    launcher: SideBySide | None = SideBySide(at_once=1) if target == BASIC_LAUNCHER else found
+    lists = config.hydra.sweeper.get("_target_") == BASIC_SWEEPER or own_sweeper(config) is not None
     name = config.hydra.runtime.choices["hydra/launcher"]
-    require(basic, "hydra/launcher", name, "side_by_side or basic with this sweeper")
-    return SideBySide(at_once=1)
+    require(lists or found is None, "hydra/launcher", name, "no launcher of fedpriv's for a search")
+    known = launcher is not None or own_sweeper(config) is None
+    require(known, "hydra/launcher", name, "side_by_side or basic with this sweeper")
+    return launcher if lists else None
 
 
 def own_sweeper(config: DictConfig) -> RandomNumber | None:
@@ -186,14 +200,13 @@ def _own(config: DictConfig, name: str, cls: type) -> Any:
 
 def draw_jobs(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> list[Job]:
     """The runs that the sweeper draws from the jobs of command line `line`."""
+    sweep = jobs[0].folder.parent
     settings = [[word for word in job.words if word.partition("=")[0] != "seed"] for job in jobs]
     draw = sweeper.draw(
-        jobs[0].folder.parent,
+        sweep,
         settings,
         [job.experiment for job in jobs],
         [job.config_yaml for job in jobs],
     )
-    return [
-        Job.of(config, number)
-        for number, config in enumerate(each_job(line, conf_dir(), draw.words()))
-    ]
+    composed = each_job(line, conf_dir(), draw.words())
+    return [Job.of(config, number, sweep) for number, config in enumerate(composed)]

@@ -26,7 +26,7 @@ from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 from fedpriv.util.streams import Streams
 
 SMALL = (

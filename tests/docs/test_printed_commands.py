@@ -28,7 +28,7 @@ from fedpriv.papers.ledger import command as ledger_command
 from fedpriv.projects.patients import csv_text
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 BEGINNING = re.compile(r"(fedpriv|make|python[\d.]*|pip|uv|docker|eval|source|\.venv/bin/\w+) \S")
 INSTALLATIONS = {

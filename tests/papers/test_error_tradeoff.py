@@ -13,7 +13,7 @@ from fedpriv.reports.finished_runs import find_runs
 from fedpriv.runs.folder import RunFolder
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 SWEEPS = error_tradeoff.method_sweeps({"quick": 2, "paper": 9}, {"quick": "1,2", "paper": "1"})
 ONE = ["algo.epsilon=1", "preset.local_lr=0.1", "preset.silo_clip=1", "seed=0"]

@@ -30,7 +30,7 @@ def finished(folder, *words):
     from omegaconf import OmegaConf
 
     from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.settings.help import conf_dir
+    from fedpriv.settings.words import conf_dir
 
     few = [
         "algo=dp_erm",

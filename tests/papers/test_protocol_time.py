@@ -4,7 +4,7 @@ import pytest
 from fedpriv.papers.uldp_fl import protocol_time
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 
 def test_steps_are_added_up_by_phase():

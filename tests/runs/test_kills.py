@@ -11,7 +11,7 @@ from interrupted import Death, watched
 from fedpriv.errors import FedprivError
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 WORDS = (
     "rounds=4",

@@ -9,7 +9,7 @@ import pytest
 from fedpriv.runs.loop import train
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "experiment"
 FILES = sorted(CONF.rglob("*.yaml"))

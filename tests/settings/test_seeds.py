@@ -1,7 +1,7 @@
 import pytest
 
 from fedpriv.errors import ConfigError
-from fedpriv.settings.seeds import seeds, with_listed_seeds
+from fedpriv.settings.words import seeds, with_listed_seeds
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from fedpriv.settings import sweep_composer as composer
 from fedpriv.settings.compose import CommandLine, compose_jobs, each_job
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 
 def test_a_sweeps_jobs_are_what_hydra_composes():

@@ -169,7 +169,9 @@ def test_optuna_searches_by_the_last_metric_and_a_repeated_search_continues(tmp_
     assert 0.1 <= found["best_params"]["algo.clip"] <= 1
 
 
-def test_the_last_job_of_a_search_cannot_be_listed_beforehand(tmp_path):
-    """A sweeper that searches gets its words as they are; one that cannot search says so."""
-    done = run("-m", *RUN, "algo.clip=interval(0.1,1)", "hydra.sweep.dir=sweep", cwd=tmp_path)
-    assert done.returncode != 0
+@pytest.mark.parametrize("words", [("-m", "hydra.sweep.dir=sweep"), ()])
+def test_a_search_needs_a_sweeper_that_searches(words, tmp_path):
+    done = run(*words, *RUN, "algo.clip=interval(0.1,1)", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fedpriv: algo.clip=interval(0.1,1): a value, unless")
+    assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.models.tasks import BinaryClassification
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import with_training_records
 from fedpriv.testing.neighbouring_files import File

@@ -17,8 +17,8 @@ from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import resolved
-from fedpriv.settings.help import conf_dir
 from fedpriv.settings.typed_values import typed
+from fedpriv.settings.words import conf_dir
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite

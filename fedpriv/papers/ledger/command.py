@@ -19,8 +19,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
 from fedpriv.papers.ledger.sweeps import replicate
-from fedpriv.reports.arguments import Parser
-from fedpriv.settings.help import near
+from fedpriv.settings.words import Parser, near
 
 RUNS = Path("outputs") / "replicate"
 PROGRAMS = {

@@ -20,7 +20,7 @@ from fedpriv.papers.ledger.results import COLUMNS, DECIDING, TUNING
 from fedpriv.reports.finished_runs import Run, read_run, sweep_order
 from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, compose_jobs
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
 AT_ONCE = 64
@@ -113,15 +113,14 @@ def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> l
     folder = folder.with_name(f"{folder.name}_{digest}")
     done = folder / "done"
     if not done.exists():
-        own = ("checkpoint_every=${rounds}", f"hydra.sweep.dir='{folder}'")
-        line = CommandLine.parse(["-m", *usual, *own, *words])
+        line = CommandLine.parse(["-m", *usual, "checkpoint_every=${rounds}", *words])
         configs = compose_jobs(line, conf_dir())
         if len(configs) != combinations(words):  # the experiment has a sweep of its own
             raise FedprivError(
                 f"{run.experiment}: {' '.join(words)} makes {len(configs)} runs in place of "
                 f"{combinations(words)}; name every key that the experiment sweeps"
             )
-        jobs = [Job.of(config, number) for number, config in enumerate(configs)]
+        jobs = [Job.of(config, number, folder) for number, config in enumerate(configs)]
         try:
             SideBySide(AT_ONCE).launch(jobs, quiet=True)
         except FedprivError:

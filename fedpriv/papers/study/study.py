@@ -28,7 +28,7 @@ from fedpriv.papers.study.table import StudyRow, write
 from fedpriv.reports.finished_runs import Run, print_to_stderr, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import CommandLine, each_job, one_experiment
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 CONCURRENT_RUNS = 128
 
@@ -159,12 +159,14 @@ def run(trials: Sequence[Trial], folder: Path) -> list[Run | None]:
     """
     from fedpriv.sweeps.side_by_side import Job, SideBySide
 
-    line = CommandLine(["hydra/launcher=side_by_side", f"hydra.sweep.dir='{folder}'"], True, None)
+    line = CommandLine(["hydra/launcher=side_by_side"], True, None)
     jobs: list[Job] = []
     by_method = itertools.groupby(trials, key=lambda one: (one.setting.method, one.setting.unit))
     for _, alike in by_method:
         composed = each_job(line, conf_dir(), (trial.words for trial in alike))
-        jobs += [Job.of(config, number) for number, config in enumerate(composed, len(jobs))]
+        jobs += [
+            Job.of(config, number, folder) for number, config in enumerate(composed, len(jobs))
+        ]
     try:
         SideBySide(CONCURRENT_RUNS).launch(jobs)
     except FedprivError as error:

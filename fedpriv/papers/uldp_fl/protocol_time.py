@@ -30,7 +30,7 @@ from fedpriv.reports.number_table import write_records
 from fedpriv.rounds.query import SiloReport
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.settings.help import conf_dir
+from fedpriv.settings.words import conf_dir
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting

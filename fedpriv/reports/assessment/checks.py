@@ -173,7 +173,7 @@ def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float
         return {}, f"the accountant's grid is finer than {FINEST:g}"
     repeated = rounds_repeated(folder, system=exp.options.system)
     found: dict[tuple[str, ...], float] = {}
-    for row in EpsilonForecast.of(exp).rows_at([last], repeated):
+    for row in EpsilonForecast.of(exp, repeated=repeated).rows_at([last]):
         about = row.observer, row.unit, row.adjacency, row.group
         found[about] = min(row.certified, found.get(about, math.inf))
     return found, ""

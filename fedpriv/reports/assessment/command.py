@@ -20,7 +20,8 @@ import sys
 from pathlib import Path
 
 from fedpriv.errors import ConfigError, require
-from fedpriv.reports.arguments import Parser, writing
+from fedpriv.reports.arguments import writing
+from fedpriv.settings.words import Parser
 
 DEFAULT_FIGURE = Path("privacy_utility.png")
 

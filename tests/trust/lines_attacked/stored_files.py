@@ -192,7 +192,7 @@ def gzip_bomb():
     with gzip.open(folder / "train-labels-idx1-ubyte.gz", "wb", 1) as file:
         for _ in range(200):
             file.write(bytes(5 * 10**6))
-    done = command("allocation", "data=mnist", f"data.root={PLACE / 'mnist'}", cwd=PLACE)
+    done = command("data", "data=mnist", f"data.root={PLACE / 'mnist'}", cwd=PLACE)
     assert done.returncode == 2
     assert done.stderr.strip().count("\n") == 0
     return "one line, before it is unpacked"
