@@ -441,7 +441,7 @@ def test_the_local_test_of_each_user_says_why_it_bounds_no_records():
     ("words", "user", "record"),
     [
         (("algo=uldp_avg",), math.inf, 1),
-        (("algo=uldp_group_8",), 8, 2),
+        (("algo=uldp_group",), 8, 2),
         (("algo=uldp_group_median",), math.inf, math.inf),
     ],
 )
@@ -453,10 +453,10 @@ def test_a_federation_knows_the_distance(words, user, record):
     assert federation.stability.of("record", ADD_REMOVE).rows == record
 
 
-def test_uldp_group_8_on_the_default_data():
+def test_uldp_group_on_the_default_data():
     """Of 455 records, 122 change nothing if they are absent, 157 change one training record, and
     176 two: truncation lets another record of the same user in."""
-    exp = testing.experiment("algo=uldp_group_8")
+    exp = testing.experiment("algo=uldp_group")
     records = exp.data.load(exp.streams).train
     whole = exp.allocator.allocate(records, exp.data, exp.streams)
     before = exp.algo.training_records(whole, exp.data)

@@ -239,7 +239,7 @@ def on_table(method, data):
     return replace(exp, data=data, allocator=Natural(9, 3))
 
 
-@pytest.mark.parametrize("method", ["uldp_avg", "uldp_avg_w", "uldp_group_2", "uldp_group_8"])
+@pytest.mark.parametrize("method", ["uldp_avg", "uldp_avg_w", "uldp_group_2", "uldp_group"])
 def test_lines_deleted_from_a_file(method, table):
     """Every patient, the last one too, and single lines; truncation then lets others in."""
     exp = on_table(method, table)
