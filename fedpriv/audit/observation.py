@@ -224,7 +224,7 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
 
     def resume(self, checkpoint: Mapping[str, np.ndarray]) -> State:
         """Create every party anew from the checkpoint, as after a crash, and repeat the set-up."""
-        self.prepared.silo_states = memories = silo_states(checkpoint)
+        self.prepared.standing.silo_states = memories = silo_states(checkpoint)
         self.session.reopen({name: memories.get(name, {}) for name in self.session.specs})
         self.prepared.set_up(0, [])
         participants: Any = self.session.participants
@@ -248,7 +248,7 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
         self.prepared.rehearse(query)
         total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
         if query.stateful:
-            self.prepared.silo_states |= self.session.checkpoints(self.prepared.silos)
+            self.prepared.standing.silo_states |= self.session.checkpoints(self.prepared.silos)
         observers = self.prepared.plan.threat_model.observers
         return total, {
             observer.name: self._observation(observer, query, total) for observer in observers

@@ -78,15 +78,17 @@ def train(
             run = prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
         prepared = stack.enter_context(run)
         if saved is not None:
-            prepared.identity.require_unchanged(path, saved.identity)
+            prepared.facts.identity.require_unchanged(path, saved.identity)
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml, words))
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))
-        prepared.roster.write(path / ROSTER)
-        LOGGER.info("%s on %s, from round %d", experiment.algo.label, prepared.device, completed)
-        LOGGER.info("local training of users: %s", prepared.trainer)
+        prepared.facts.roster.write(path / ROSTER)
+        LOGGER.info(
+            "%s on %s, from round %d", experiment.algo.label, prepared.facts.device, completed
+        )
+        LOGGER.info("local training of users: %s", prepared.facts.trainer)
         pinned = experiment.engine.roster
         keys = "new keys" if pinned is None else f"their keys in {pinned}"
         LOGGER.info("all parties have %s: see %s for fingerprints", keys, ROSTER)
@@ -115,7 +117,7 @@ def train(
                 reason=ending,
                 epsilon=_bounded(headline(rows, experiment.algo.headline_observer)),
                 dp_valid=private,
-                set_ups=prepared.set_ups,
+                set_ups=prepared.standing.set_ups,
             )
             notes = beyond_target(rows, records.target) if records.target else []
             for note in notes:
@@ -217,9 +219,9 @@ class _TrainingLoop:
         rows = ledger.rows(number)
         ending = None
         last = self.experiment.algo.last_round(prepared.plan.federation)
-        metric = prepared.task.metric
+        metric = prepared.evaluation.task.metric
         with Progress(rounds, number, metric, quiet=self.quiet, on_round=self.on_round) as progress:
-            for note in prepared.notes:
+            for note in prepared.facts.notes:
                 progress.say(f"data: {note}")
             if self.records.target:
                 progress.say(self.records.target.text)
@@ -300,7 +302,8 @@ class _TrainingLoop:
         accountant = self.experiment.accountant
         if accountant.target is not None:
             lost = (
-                self.prepared.absent or self.records.earlier_silos != self.prepared.settings.silos
+                self.prepared.standing.absent
+                or self.records.earlier_silos != self.prepared.settings.silos
             )
             return bool(self.records.charged_twice or lost)
         return accountant.budget is not None or bool(self.experiment.algo.budget_limits)

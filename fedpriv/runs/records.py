@@ -118,7 +118,7 @@ class RunRecords:
         what its rounds released stays so; a round that began after the checkpoint counts too."""
         saved = self.saved.identity.get(DEVICES, UNKNOWN) if self.saved else None
         written = read_status(self.folder.path).get("devices")
-        return devices_so_far(self.prepared.device, saved, written)
+        return devices_so_far(self.prepared.facts.device, saved, written)
 
     @property
     def _named_devices(self) -> str:
@@ -154,7 +154,7 @@ class RunRecords:
         """Silos that this process or an earlier one has gone on without."""
         known = read_status(self.folder.path).get(LEFT_OUT)
         earlier = map(str, known) if isinstance(known, list) else ()
-        return self.prepared.absent.union(earlier)
+        return self.prepared.standing.absent.union(earlier)
 
     def open(self, tracker: str) -> list[int]:
         """Open the tables, or cut them back to the checkpoint.
@@ -172,7 +172,7 @@ class RunRecords:
             self._write_checkpoint(replace(self.saved, identity=identity))
         if self.saved is None:
             self.evaluate(0, self.prepared.state)
-            self.folder.append(TRAFFIC, self.prepared.setup)
+            self.folder.append(TRAFFIC, self.prepared.facts.setup)
             # A run with begun rounds and no checkpoint could not be resumed.
             self._write_checkpoint(self._checkpoint(0, self.prepared.state))
         return damaged
@@ -217,8 +217,8 @@ class RunRecords:
     def note_losses(self) -> None:
         """Write down the parties that were lost since the last call, in the log and in status.json,
         where those of earlier processes stay."""
-        losses = self.prepared.losses
-        if self.prepared.absent:  # before the next round is charged without them
+        losses = self.prepared.standing.losses
+        if self.prepared.standing.absent:  # before the next round is charged without them
             self.folder.status(**{LEFT_OUT: sorted(self._left_out)})
         if not losses:
             return
@@ -263,7 +263,7 @@ class RunRecords:
     def _checkpoint(self, number: int, state: State) -> Checkpoint:
         arrays = self.prepared.arrays(state)
         tables = self.folder.tables
-        identity = asdict(self.prepared.identity) | {DEVICES: self._named_devices}
+        identity = asdict(self.prepared.facts.identity) | {DEVICES: self._named_devices}
         return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
 
     def finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
@@ -286,7 +286,7 @@ class RunRecords:
         """A line for each thing that changed since the checkpoint and may change later bits."""
         if self.saved is None:
             return []
-        code = self.prepared.identity.code
+        code = self.prepared.facts.identity.code
         other = self.saved.identity.get("code") != code
         own = ["resumes with other source code of fedpriv or of a component"] if other else []
         return self.saved.origin.changes(self.origin) + own
@@ -306,7 +306,7 @@ class RunRecords:
             state="running",
             rounds=self.options.rounds,
             label=exp.algo.label,
-            metric=prepared.task.metric,
+            metric=prepared.evaluation.task.metric,
             observer=exp.algo.headline_observer,
             delta=exp.accountant.delta,
             randomness=self.options.randomness,
@@ -314,16 +314,16 @@ class RunRecords:
             not_covered=not_covered,
             labels=self.labels,
             repeated_rounds=self.repeated,
-            device=prepared.device,
+            device=prepared.facts.device,
             devices=self.devices,
             simulated=prepared.session.simulated,
-            trainer=prepared.trainer,
+            trainer=prepared.facts.trainer,
             parameters=prepared.plan.federation.n_parameters,
             records=sum(len(silo.x) for silo in prepared.silo_data),
             users=_users(exp, prepared),
             versions=self.origin.versions,
             commit=source_commit(),
-            identity=asdict(prepared.identity),
+            identity=asdict(prepared.facts.identity),
             noise=prepared.plan.noise_multipliers,
             target=asdict(self.target) if self.target else None,
             warnings=self._changes(),
@@ -351,7 +351,7 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     rounds = [prepared.queries(number) for number in range(1, last + 1)]
     own = type(experiment.algo).evaluated is not Algorithm.evaluated
     return run_labels(
-        main=prepared.task.metric,
+        main=prepared.evaluation.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
         certified=_certified(rounds),
         kept=own and any(query.stateful for queries in rounds for query in queries),

@@ -1,6 +1,7 @@
 """The runtime of a run: its silos with their records, its parties, and its rounds."""
 
-from fedpriv.runtime.prepare import allocate, prepare, silo_states
+from fedpriv.runtime.prepare import allocate, prepare
 from fedpriv.runtime.prepared_run import DivergedError, PreparedRun, RoundResult
+from fedpriv.runtime.standing import silo_states
 
 __all__ = ["DivergedError", "PreparedRun", "RoundResult", "allocate", "prepare", "silo_states"]

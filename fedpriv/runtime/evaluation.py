@@ -26,17 +26,15 @@ class OnTraining:
 
     A silo without training records has no loss, and no mean includes it.
 
-    silos: training records of each silo.
     algo: the algorithm, which decides f1.
     optimum: the least value of f0 + f1; None: unknown.
     """
 
-    silos: list[SiloData]
     algo: Algorithm
     optimum: float | None = None
 
-    def row(self, model: nn.Module, theta: Tensor, *, task: Task, device: str) -> dict[str, float]:
-        """Metrics of the model `theta` (d,), by name:
+    def row(self, theta: Tensor, on: Evaluation) -> dict[str, float]:
+        """Metrics of the model `theta` (d,) on the silos' records, by name:
 
         train_loss: f0.
         gradient_norm: norm of the gradient of f0.
@@ -46,8 +44,9 @@ class OnTraining:
         """
         from fedpriv.training.evaluate import training_loss
 
-        records = [(silo.x.to(device), silo.y.to(device)) for silo in self.silos if len(silo.x)]
-        found = training_loss(model, theta, silos=records, task=task)
+        filled = [silo for silo in on.silos if len(silo.x)]
+        records = [(silo.x.to(on.device), silo.y.to(on.device)) for silo in filled]
+        found = training_loss(on.model, theta, silos=records, task=on.task)
         params, gradient = (vector.double().cpu().numpy() for vector in (theta, found.gradient))
         regulariser = self.algo.regulariser
         mapping = gradient if regulariser is None else regulariser.mapping(params, gradient)
@@ -72,6 +71,7 @@ class Evaluation:
     device: device of the evaluation.
     test: central test records, with the silo of each if it is known.
     held_out: records that silos hold back for tests, with the silo of each; None: there are none.
+    silos: training records of each silo.
     training: evaluation on the training records; None: off.
     """
 
@@ -80,6 +80,7 @@ class Evaluation:
     device: str
     test: Records
     held_out: Records | None
+    silos: list[SiloData]
     training: OnTraining | None = None
 
     def row(self, evaluated: np.ndarray) -> dict[str, float]:
@@ -96,7 +97,7 @@ class Evaluation:
         loss, metrics = self._evaluator.evaluate(theta, self._test)
         row = {"loss": loss, **metrics}
         if self.training is not None:
-            row |= self.training.row(self.model, theta, task=self.task, device=self.device)
+            row |= self.training.row(theta, self)
         if self._held_out is not None:
             row[f"local_{self.task.metric}"] = self._evaluator.evaluate(theta, self._held_out)[1][
                 self.task.metric

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,19 @@ from fedpriv.data.digest import digest_allocation
 from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
-from fedpriv.errors import AggregationAbortedError, ConfigError, FedprivError
+from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.models.network import Network
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.mixing import with_estimates
 from fedpriv.rounds.plan import Federation, Plan
-from fedpriv.rounds.query import SiloState
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
 from fedpriv.runtime.identity import RunIdentity, digest_code, digest_plan
-from fedpriv.runtime.prepared_run import FAILED, SILO, PreparedRun
+from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
+from fedpriv.runtime.standing import Standing, require_fits
 from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
@@ -77,70 +77,59 @@ def prepare(
     The result is a context manager that ends the parties. Raises FedprivError for errors that the
     user can fix. Nothing is written.
     """
-    from fedpriv.data.silo import split_by_silo
-
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
     network, params = _initial_network(exp)
-    model = network.module
-    measured = ""
-    if exp.options.device == "auto" and device != "cpu":
-        device, measured = _faster_device(exp, model, params, device)
-    trainer = _trainer(exp, model, params, device) + measured
-    exp.algo.check_network(model, exp.data)
+    device, trainer = _trained_by(exp, network.module, params, device)
     loaded = load(exp.data, exp.streams)
-    corpus = loaded.corpus
-    allocation, federation = _allocated(exp, corpus)
-    planned = exp.planner.plan(federation)
+    allocation, federation = _allocated(exp, loaded.corpus)
+    plan = exp.planner.plan(federation)
     identity = RunIdentity(
         loaded.source,
         loaded.records,
         digest_allocation(allocation),
-        digest_plan(exp, planned),
+        digest_plan(exp, plan),
         digest_code(exp),
     )
-    plan = revise(planned)
-    silo_data = split_by_silo(corpus.train, allocation, "cpu")
-    remembered = silo_states(checkpoint or {})
-    settings = RunSettings(exp.algo, exp.aggregation, plan, exp.options.rounds, exp.accountant)
-    specs = _specs(exp, settings, identities, silo_data, network, device=device)
-    session = exp.engine.open(specs, remembered)
-    state = exp.algo.first_state(params, plan)
-    if checkpoint:
-        _require_fits(checkpoint, state, list(settings.silos))
-        state = State.from_arrays(checkpoint)
-        if exp.options.system:  # silos have forgotten the sums that later messages would repeat
-            state = with_estimates(state, plan)
-    failed = (checkpoint or {}).get(FAILED)
-    prepared = PreparedRun(
-        settings=settings,
-        roster=known,
-        session=session,
-        state=state,
-        model=model.to(device),
-        task=exp.data.task,
-        silo_data=silo_data,
-        evaluation=_evaluation(exp, corpus, allocation, silo_data, model=model, device=device),
-        device=device,
-        identity=identity,
-        trainer=trainer,
-        silo_states=remembered,
-        aborted=None if failed is None else (int(failed[0]), int(failed[1])),
-        failures=0 if failed is None else int(failed[2]),
-        notes=(*exp.data.description, *corpus.notes),
+    settings = RunSettings(
+        exp.algo, exp.aggregation, revise(plan), exp.options.rounds, exp.accountant
     )
-    try:
-        try:
-            prepared.set_up(0, prepared.setup)
-        except AggregationAbortedError as abort:
-            # One lost or altered message does not end the run; a second failure does.
-            warnings.warn(f"repeating the set-up: {abort}", RuntimeWarning, stacklevel=2)
-            prepared.set_up(0, prepared.setup)
-    except BaseException:
-        session.close()
-        raise
-    return prepared
+    state, standing = _continued(exp, settings, params, checkpoint)
+    evaluation = _evaluation(exp, loaded.corpus, allocation, network.module, device)
+    specs = _specs(exp, settings, identities, evaluation.silos, network, device=device)
+    notes = (*exp.data.description, *loaded.corpus.notes)
+    run = PreparedRun(
+        settings,
+        exp.engine.open(specs, standing.silo_states),
+        state,
+        evaluation,
+        RunFacts(known, device, identity, trainer, notes),
+        standing,
+    )
+    with contextlib.ExitStack() as opened:
+        opened.push(run)
+        run.first_set_up()
+        opened.pop_all()
+    return run
+
+
+def _continued(
+    exp: Experiment,
+    settings: RunSettings,
+    params: np.ndarray,
+    checkpoint: Mapping[str, np.ndarray] | None,
+) -> tuple[State, Standing]:
+    """The state and the standing that a run continues from. Raises FedprivError for a checkpoint
+    that this experiment cannot have written."""
+    state = exp.algo.first_state(params, settings.plan)
+    if checkpoint is None:
+        return state, Standing()
+    require_fits(checkpoint, state.arrays())
+    standing = Standing.restored(checkpoint, settings.silos)
+    state = State.from_arrays(checkpoint)
+    # With system randomness silos have forgotten the sums that later messages would repeat.
+    return with_estimates(state, settings.plan) if exp.options.system else state, standing
 
 
 def _identities(
@@ -158,6 +147,30 @@ def _identities(
         if name not in roster.keys:
             raise FedprivError(f"{file}: {name} has no key that is not revoked")
     return roster, {name: KeyFiles(name, folder, file) for name in names}
+
+
+def _trained_by(
+    exp: Experiment, model: nn.Module, params: np.ndarray, device: str
+) -> tuple[str, str]:
+    """Where users are trained and by what, with the reason, as a line.
+
+    Raises ConfigError if the configured trainer cannot train the network on this machine. With
+    trainer=auto the line says why nothing can: a method may train no users.
+    """
+    from fedpriv.training.select import check_trainer
+
+    measured = ""
+    if exp.options.device == "auto" and device != "cpu":
+        device, measured = _faster_device(exp, model, params, device)
+    isolated = exp.options.system and exp.algo.contributors.any_number
+    try:
+        trainer = check_trainer(*_of_training(exp, model, params, device), isolated=isolated)
+    except ConfigError as error:
+        if exp.options.execution.trainer != "auto":
+            raise
+        trainer = f"none: {error}"
+    exp.algo.check_network(model, exp.data)
+    return device, trainer + measured
 
 
 def _faster_device(
@@ -188,25 +201,6 @@ def _of_training(
     start = torch.from_numpy(params).to(device, torch.float32)
     execution = exp.options.execution
     return execution, model.to(device), start, exp.data.shape, exp.data.task, exp.optimizer, dtype
-
-
-def _trainer(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> str:
-    """What trains users, and why: a line.
-
-    Raises ConfigError if the configured trainer cannot train the network on this machine. With
-    trainer=auto the line says why nothing can: a method may train no users.
-    """
-    from fedpriv.training.select import check_trainer
-
-    try:
-        return check_trainer(
-            *_of_training(exp, model, params, device),
-            isolated=exp.options.system and exp.algo.contributors.any_number,
-        )
-    except ConfigError as error:
-        if exp.options.execution.trainer != "auto":
-            raise
-        return f"none: {error}"
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
@@ -281,52 +275,24 @@ def _specs(
     return specs
 
 
-def _require_fits(checkpoint: Mapping[str, np.ndarray], initial: State, silos: list[str]) -> None:
-    """Raise FedprivError for a checkpoint that this experiment cannot have written."""
-    for name, expected in initial.arrays().items():
-        found = checkpoint.get(name)
-        if found is None or (found.shape, found.dtype) != (expected.shape, expected.dtype):
-            described = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
-            raise FedprivError(
-                f"the checkpoint does not fit the settings: {name} is {described}, not "
-                f"{expected.dtype} of shape {expected.shape}"
-            )
-    failed = checkpoint.get(FAILED, np.zeros(3, dtype=np.int64))
-    if failed.shape != (3,) or failed.dtype.kind != "i":
-        raise FedprivError(f"the checkpoint does not fit the settings: {FAILED} is no three counts")
-    if strangers := sorted(silo_states(checkpoint).keys() - set(silos)):
-        raise FedprivError(f"the checkpoint does not fit the settings: there is no {strangers[0]}")
-
-
-def silo_states(checkpoint: Mapping[str, np.ndarray]) -> dict[str, SiloState]:
-    """The state of each silo in a checkpoint, by the silo's name."""
-    states: dict[str, dict[str, np.ndarray]] = {}
-    for place, value in checkpoint.items():
-        if place.startswith(SILO):
-            silo, _, key = place.removeprefix(SILO).partition("/")
-            states.setdefault(silo, {})[key] = value
-    return dict(states)
-
-
 def _evaluation(
-    exp: Experiment,
-    corpus: Corpus,
-    allocation: Allocation,
-    silo_data: list[SiloData],
-    *,
-    model: nn.Module,
-    device: str,
+    exp: Experiment, corpus: Corpus, allocation: Allocation, model: nn.Module, device: str
 ) -> Evaluation:
+    from fedpriv.data.silo import split_by_silo
+
     held_out = None
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
-    options = exp.options
-    test = replace(corpus.test, silo=_silo_of(corpus.test, allocation))
-    training = (
-        OnTraining(silo_data, exp.algo, options.optimum) if options.evaluate_training else None
+    return Evaluation(
+        model,
+        exp.data.task,
+        device,
+        replace(corpus.test, silo=_silo_of(corpus.test, allocation)),
+        held_out,
+        split_by_silo(corpus.train, allocation, "cpu"),
+        OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
     )
-    return Evaluation(model, exp.data.task, device, test, held_out, training)
 
 
 def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:

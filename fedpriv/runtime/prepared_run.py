@@ -18,7 +18,7 @@ from fedpriv.crypto.roster import Roster
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
 from fedpriv.parties.party import silo_name
-from fedpriv.parties.post import Serial, blaming
+from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Broadcast, Query, SiloReport, SiloState, Total
@@ -27,6 +27,7 @@ from fedpriv.rounds.tasks import SESSION_BYTES, QueryTask, SetUpTask
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.runtime.identity import RunIdentity
 from fedpriv.runtime.run_settings import RunSettings
+from fedpriv.runtime.standing import Standing
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -34,13 +35,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.data.silo import SiloData
-    from fedpriv.models.tasks import Task
-
-SILO = "silo/"
-"""Prefix of a silo's arrays in a checkpoint."""
-FAILED = "failed"
-"""Name of an array in a checkpoint: round and place of the last query, if it had no sum, and the
-number of queries in a row without one."""
 
 
 def next_session(last: bytes) -> bytes:
@@ -73,58 +67,44 @@ class RoundResult:
     empty: str | None = None
 
 
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run tells of itself.
+
+    roster: verification keys of all parties.
+    device: device of training and evaluation.
+    identity: digests of what it computes with.
+    trainer: what trains users, and why: a line.
+    notes: how the records were read, in lines for the person who runs it.
+    setup: lines of traffic.csv for the set-up before the first round.
+    """
+
+    roster: Roster
+    device: str
+    identity: RunIdentity
+    trainer: str
+    notes: tuple[str, ...] = ()
+    setup: list[dict[str, Any]] = field(default_factory=list)
+
+
 @dataclass
 class PreparedRun(AbstractContextManager["PreparedRun"]):
     """A run with its data loaded and its parties ready. Leaving the context ends the parties.
 
     settings: the coordinator's copy of the run's settings. Parties in this process share it.
-    roster: verification keys of all parties.
     session: the running parties.
     state: state before the first round, or after the last round of the checkpoint.
-    model: the network.
-    task: loss and metrics.
-    silo_data: records of each silo.
-    evaluation: records and metrics of evaluations.
-    device: device of training and evaluation.
-    identity: digests of what it computes with.
-    trainer: what trains users, and why: a line.
-    setup: lines of traffic.csv for the set-up.
-    silo_states: states of the silos after the last round, by name.
-    ready: whether a set-up has ended since the last loss of a party or mismatch of keys.
-    session_name: 16 bytes that identify all messages since that set-up.
-    agreed_digest: digest of the state that all silos are known to hold; None: unknown, or a helper
-        holds the state.
-    aborted: round and place of the last query, if it had no sum.
-    failures: number of queries in a row without a sum.
-    absent: silos that no longer answer; the run continues without them.
-    set_ups: number of set-ups so far.
-    losses: round: parties that were lost in it, and why; those of the first set-up are in round 0.
-        Who writes them down empties it.
-    notes: how the records were read, in lines for the person who runs it.
+    evaluation: network, records and metrics of evaluations.
+    facts: what it tells of itself.
+    standing: what its exchanges so far have left.
     """
 
     settings: RunSettings
-    roster: Roster
     session: Session
     state: State
-    model: nn.Module
-    task: Task
-    silo_data: list[SiloData]
     evaluation: Evaluation
-    device: str
-    identity: RunIdentity
-    trainer: str = ""
-    setup: list[dict[str, Any]] = field(default_factory=list)
-    silo_states: dict[str, SiloState] = field(default_factory=dict)
-    ready: bool = False
-    session_name: bytes = b""
-    agreed_digest: bytes | None = None
-    aborted: Serial | None = None
-    failures: int = 0
-    absent: frozenset[str] = frozenset()
-    set_ups: int = 0
-    losses: dict[int, dict[str, str]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    facts: RunFacts
+    standing: Standing = field(default_factory=Standing)
 
     @property
     def algo(self) -> Algorithm:
@@ -138,6 +118,16 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def plan(self) -> Plan:
         return self.settings.plan
 
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+        return self.evaluation.model
+
+    @property
+    def silo_data(self) -> list[SiloData]:
+        """The training records of each silo."""
+        return self.evaluation.silos
+
     def rehearse(self, query: Query) -> None:
         """Have the parties of this process answer this query in place of their own, as often as
         they are asked: for audits and checks. Parties in other processes take no notice."""
@@ -150,12 +140,25 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def silos(self) -> tuple[str, ...]:
         """The names of the silos that take part."""
         names = self.settings.silos
-        return tuple(name for name in names if name not in self.absent) if self.absent else names
+        return (
+            tuple(name for name in names if name not in self.standing.absent)
+            if self.standing.absent
+            else names
+        )
 
     @property
     def peers(self) -> bool:
         """Whether the aggregation has no helper. Every silo then holds the state."""
         return not self.aggregation.helpers
+
+    def first_set_up(self) -> None:
+        """The set-up before the first round. One lost or altered message does not end the run; a
+        second failure does."""
+        try:
+            self.set_up(0, self.facts.setup)
+        except AggregationAbortedError as abort:
+            warnings.warn(f"repeating the set-up: {abort}", RuntimeWarning, stacklevel=3)
+            self.set_up(0, self.facts.setup)
 
     def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
         """Run `_set_up` until it succeeds.
@@ -177,7 +180,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 ):
                     raise
                 if twice := silence.names & silent:
-                    self.absent |= twice
+                    self.standing.absent |= twice
                     message = (
                         f"round {round}: continuing without {', '.join(sorted(twice))}: "
                         "no answer in two set-ups"
@@ -194,16 +197,16 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         early leaves some parties with old keys and others with new ones, so no query may begin
         before a set-up has ended. Raises AggregationAbortedError if a party is missing.
         """
-        self.ready = False
-        self.agreed_digest = None
+        self.standing.ready = False
+        self.standing.agreed_digest = None
         traffic = Traffic()
-        self.session_name = next_session(self.session_name)
-        self.set_ups += 1
+        self.standing.session_name = next_session(self.standing.session_name)
+        self.standing.set_ups += 1
         state = state or self.state
         arrays = state.arrays() if self.peers else None
-        task = SetUpTask(self.session_name, self.silos, arrays, self.aborted)
-        lost = self.session.lost - self.absent
-        self.session.reopen({name: self.silo_states.get(name, {}) for name in lost})
+        task = SetUpTask(self.standing.session_name, self.silos, arrays, self.standing.aborted)
+        lost = self.session.lost - self.standing.absent
+        self.session.reopen({name: self.standing.silo_states.get(name, {}) for name in lost})
         parties = [*self.aggregation.helpers, *self.silos]
         try:
             self.session.run(dict.fromkeys(parties, task), traffic)
@@ -214,13 +217,13 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             raise SilenceError(
                 f"the set-up has lost {', '.join(sorted(self.session.lost))}", self.session.lost
             )
-        self.ready = True
-        self.agreed_digest = state.digest() if self.peers else None
+        self.standing.ready = True
+        self.standing.agreed_digest = state.digest() if self.peers else None
 
     def _note_losses(self, round: int) -> None:
         """Note the parties that have been lost since the last set-up began."""
-        for name in sorted(self.session.lost - self.absent):
-            self.losses.setdefault(round, {})[name] = self.session.why_lost(name)
+        for name in sorted(self.session.lost - self.standing.absent):
+            self.standing.losses.setdefault(round, {})[name] = self.session.why_lost(name)
 
     def queries(self, round: int, silos: tuple[str, ...] | None = None) -> tuple[Query, ...]:
         """The queries of a round. Depends on no data.
@@ -292,7 +295,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         and add the traffic to `lines`. Raises AggregationAbortedError if there is no sum over
         `n_summed` silos."""
         with watch.phase("aggregation"):
-            if self.session.lost or not self.ready or not self._silos_hold(state):
+            if self.session.lost or not self.standing.ready or not self._silos_hold(state):
                 self.set_up(query.round, lines, state)
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
             query = self._addressed(query)
@@ -302,11 +305,11 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             tasks = dict.fromkeys(self.aggregation.helpers, replace(told, broadcast=broadcast))
             asked = replace(told, broadcast=sample)
             tasks |= {silo_name(silo): asked for silo in query.invited}
-            self.agreed_digest, self.aborted = (
+            self.standing.agreed_digest, self.standing.aborted = (
                 None,
                 query.serial,
             )  # some silos may have had the sum and moved on
-            self.failures += 1
+            self.standing.failures += 1
             try:
                 learned = self.session.run(tasks, traffic)
                 self._check(query, learned)
@@ -315,20 +318,22 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             except AggregationAbortedError as abort:
                 # Stateful silos undo the query in a set-up. Parties whose keys do not match would
                 # also abort every later query.
-                self.ready = (
-                    self.ready and not query.stateful and not isinstance(abort, MisfitError)
+                self.standing.ready = (
+                    self.standing.ready
+                    and not query.stateful
+                    and not isinstance(abort, MisfitError)
                 )
                 raise
             finally:
                 lines += traffic.rows(query.round, query.name)
                 self._note_losses(query.round)
-            self.silo_states |= memories
+            self.standing.silo_states |= memories
             reports = [report for report in learned.values() if isinstance(report, SiloReport)]
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
-        self.aborted = None
-        self.failures = 0
+        self.standing.aborted = None
+        self.standing.failures = 0
         if len({report.state for report in reports}) == 1:
-            self.agreed_digest = reports[0].state
+            self.standing.agreed_digest = reports[0].state
         return total, reports
 
     def _addressed(self, query: Query) -> Query:
@@ -339,8 +344,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             raise AggregationAbortedError(
                 "silos were lost after the round was charged; the next is charged without them"
             )
-        repeats = self.failures if self.aggregation.abort_policy.never_repeats else 0
-        return replace(query, session=self.session_name, repeats=repeats)
+        repeats = self.standing.failures if self.aggregation.abort_policy.never_repeats else 0
+        return replace(query, session=self.standing.session_name, repeats=repeats)
 
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
         """Raise MisfitError for a result that does not match its schema."""
@@ -386,18 +391,15 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
 
     def _silos_hold(self, state: State) -> bool:
         """Whether every silo holds this state. Always true if a helper holds the state."""
-        return not self.peers or self.agreed_digest == state.digest()
+        return not self.peers or self.standing.agreed_digest == state.digest()
 
     def arrays(self, state: State) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint; `prepare` reads them."""
-        states = self.silo_states.items()
-        silos = {f"{SILO}{silo}/{key}": value for silo, own in states for key, value in own.items()}
-        failed = {FAILED: np.array([*self.aborted, self.failures])} if self.aborted else {}
-        return state.arrays() | silos | failed
+        return state.arrays() | self.standing.arrays()
 
     def evaluate(self, state: State) -> dict[str, float]:
         """The metrics of the model in `state`; see `Evaluation`."""
-        return self.evaluation.row(self.algo.evaluated(state, self.silo_states))
+        return self.evaluation.row(self.algo.evaluated(state, self.standing.silo_states))
 
     def parameters(self, state: State) -> dict[str, np.ndarray]:
         """The released model as the network's named float32 arrays."""

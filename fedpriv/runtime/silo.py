@@ -42,9 +42,9 @@ from fedpriv.rounds.query import (
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
-from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.read_only import read_only_values

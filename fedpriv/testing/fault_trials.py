@@ -105,7 +105,7 @@ class FaultTrials:
         trial = FaultTrial(sent=network.sent)
         everybody = (*prepared.aggregation.helpers, *prepared.silos)
         prepared.session.reopen({name: {} for name in everybody})
-        prepared.silo_states.clear()
+        prepared.standing.silo_states.clear()
         prepared.session.network = network
         if isinstance(prepared.session, MortalSession):
             prepared.session.restart(deaths)
@@ -133,7 +133,7 @@ class FaultTrials:
         remembered: dict[str, dict[str, np.ndarray]] = {}
         if query.stateful:
             living = prepared.session.checkpoints(prepared.silos)
-            memories = sorted({**prepared.silo_states, **living}.items())
+            memories = sorted({**prepared.standing.silo_states, **living}.items())
             remembered = {name: dict(memory) for name, memory in memories if memory}
         return Success(round, total.silos, digest_of((total.vector, list(total.silos), remembered)))
 

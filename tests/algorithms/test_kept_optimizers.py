@@ -46,7 +46,7 @@ def test_two_rounds_are_one_long_training(name, algo, model):
     optimizer = optimizer_of(module.parameters())
     for _ in range(6):
         optimizer.zero_grad()
-        loss = prepared.task.loss(
+        loss = prepared.evaluation.task.loss(
             module(data.x), data.y, torch.full((len(data.y),), 1 / len(data.y))
         )
         loss.backward()
@@ -69,10 +69,10 @@ def test_without_a_server_it_survives_as_well_and_an_aborted_round_changes_nothi
     with prepare(experiment(*words, "algo.keep_optimizer=true")) as prepared:
         result = prepared.run_round(prepared.queries(1), prepared.state)
         assert result.aborted is None
-        first = {name: dict(state) for name, state in prepared.silo_states.items()}
+        first = {name: dict(state) for name, state in prepared.standing.silo_states.items()}
         assert all(set(state) == {"optimizer/square"} for state in first.values())
         prepared.run_round(prepared.queries(2), result.state)
         assert all(
             np.any(first[name]["optimizer/square"] != state["optimizer/square"])
-            for name, state in prepared.silo_states.items()
+            for name, state in prepared.standing.silo_states.items()
         )

@@ -32,7 +32,7 @@ def after(rounds, *words):
             state = result.state
             traffic += result.traffic
         np.testing.assert_array_equal(state.params, prepared.state.params)
-        return prepared.algo.evaluated(state, prepared.silo_states), prepared, traffic
+        return prepared.algo.evaluated(state, prepared.standing.silo_states), prepared, traffic
 
 
 def test_a_silo_goes_on_from_its_own_model_by_plain_gradient_descent():
@@ -46,7 +46,9 @@ def test_a_silo_goes_on_from_its_own_model_by_plain_gradient_descent():
             pieces = torch.split(vector, [size for *_, size in names])
             weights = {name: piece.view(shape) for (name, shape, _), piece in zip(names, pieces)}
             outputs = torch.func.functional_call(prepared.model, weights, (data.x,))
-            loss = prepared.task.loss(outputs, data.y, torch.full((len(data.y),), 1 / len(data.y)))
+            loss = prepared.evaluation.task.loss(
+                outputs, data.y, torch.full((len(data.y),), 1 / len(data.y))
+            )
             vector = (vector - 0.1 * torch.autograd.grad(loss, vector)[0]).detach().requires_grad_()
         np.testing.assert_allclose(found, vector.detach().numpy(), rtol=1e-4, atol=1e-5)
 
@@ -67,9 +69,9 @@ def test_a_resumed_run_goes_on_from_every_silos_model():
     with prepare(experiment(*words), saved) as prepared:
         prepared.run_round(prepared.queries(2), prepared.state)
         np.testing.assert_array_equal(
-            prepared.algo.evaluated(prepared.state, prepared.silo_states), whole
+            prepared.algo.evaluated(prepared.state, prepared.standing.silo_states), whole
         )
-        assert set(prepared.silo_states["silo0"]) == {
+        assert set(prepared.standing.silo_states["silo0"]) == {
             PARAMS,
             "optimizer/mean",
             "optimizer/square",

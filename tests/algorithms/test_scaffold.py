@@ -53,7 +53,7 @@ def test_silos_outside_the_sum_keep_their_control_variate():
             matches.append(left_out)
     [left_out] = matches
     never = {silo for silo in range(3) if all(out == silo for out in left_out)}
-    assert {name for name, state in prepared.silo_states.items() if not state} == {
+    assert {name for name, state in prepared.standing.silo_states.items() if not state} == {
         f"silo{silo}" for silo in never
     }
 

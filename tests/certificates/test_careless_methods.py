@@ -250,7 +250,7 @@ def test_metrics_of_models_that_silos_keep_are_diagnostics():
     values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
     for run, label in ((exp, "released"), (replace(exp, algo=Personal(**values)), "diagnostic")):
         with prepare(run) as prepared:
-            shown = labels_of(run, prepared)["metrics.csv"][prepared.task.metric]
+            shown = labels_of(run, prepared)["metrics.csv"][prepared.evaluation.task.metric]
         assert shown.partition(" ")[0] == label
 
 

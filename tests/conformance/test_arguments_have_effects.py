@@ -99,7 +99,7 @@ def result(*words):
             queries = run.queries(number)
             ledger.record(events_of(queries))
             state = run.run_round(queries, state).state
-        shown = exp.algo.evaluated(state, run.silo_states)
+        shown = exp.algo.evaluated(state, run.standing.silo_states)
     rows = [tuple(vars(row).values()) for row in ledger.rows(ROUNDS)]
     return np.asarray(shown).tobytes(), repr(rows), exp.algo.headline_observer
 

@@ -138,7 +138,7 @@ def test_digests_are_the_same_in_another_process():
     code = (
         "from dataclasses import asdict; from fedpriv.testing import experiment\n"
         "from fedpriv.runtime import prepare\n"
-        f"with prepare(experiment(*{words!r})) as run: print(asdict(run.identity))"
+        f"with prepare(experiment(*{words!r})) as run: print(asdict(run.facts.identity))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     with prepare(experiment(*words)) as here:

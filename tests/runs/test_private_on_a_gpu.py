@@ -71,7 +71,7 @@ def test_a_device_counts_although_its_process_wrote_no_checkpoint(tmp_path, monk
 
     def on_a_gpu(*given, **how):
         prepared = prepare(*given, **how)
-        prepared.device = "cuda"
+        prepared.facts.device = "cuda"
         return prepared
 
     with monkeypatch.context() as patched, dies_in(2, sums=[]):

@@ -43,7 +43,7 @@ def test_the_noise_belongs_to_the_identity_of_a_run():
     digests = []
     for target in (1.5, 2.5, 1.5):
         with prepare(experiment(f"accountant.target={target}", "accountant=pld")) as prepared:
-            digests.append(prepared.identity.effective)
+            digests.append(prepared.facts.identity.effective)
     assert digests[0] == digests[2] != digests[1]
 
 

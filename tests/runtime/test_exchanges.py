@@ -20,35 +20,27 @@ PEERS = ("algo=fedavg", "preset.n_silos=9", "aggregation=admm")
 
 
 @dataclass
-class Scripted(PreparedRun):
-    """Four silos, of which two are enough, and set-ups that end as told: in silence of those named,
-    or well."""
+class Scripted:
+    """Parties whose set-ups end as told: in silence of those named, or well."""
 
-    tries: tuple = ()
+    tries: list
+    lost: frozenset = frozenset()
 
-    def _set_up(self, round, lines, state):
-        first, *self.tries = self.tries
-        if first is not None:
-            raise SilenceError("silence", first)
+    def reopen(self, memories):
+        pass
+
+    def run(self, tasks, traffic):
+        if self.tries and (silent := self.tries.pop(0)) is not None:
+            raise SilenceError("silence", silent)
 
 
 def scripted(*tries):
-    nothing = dict.fromkeys(
-        (
-            "roster",
-            "session",
-            "state",
-            "model",
-            "task",
-            "silo_data",
-            "evaluation",
-            "device",
-            "identity",
-        )
+    """A run of four silos, of which two are enough."""
+    aggregation = SimpleNamespace(
+        helpers=("server",), abort_policy=AbortPolicy(continues_with=lambda left: left >= 2)
     )
-    aggregation = SimpleNamespace(abort_policy=AbortPolicy(continues_with=lambda left: left >= 2))
     settings = SimpleNamespace(aggregation=aggregation, silos=("silo0", "silo1", "silo2", "silo3"))
-    return Scripted(**nothing, settings=settings, tries=(*tries, None))
+    return PreparedRun(settings, Scripted([*tries]), None, None, None)
 
 
 def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
@@ -57,7 +49,7 @@ def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
         RuntimeWarning, match="round 3: continuing without silo1: no answer in two set-ups"
     ):
         prepared.set_up(3, [])
-    assert prepared.absent == {"silo1"}
+    assert prepared.standing.absent == {"silo1"}
     assert prepared.silos == ("silo0", "silo2", "silo3")
 
 
@@ -68,8 +60,8 @@ def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
 def test_one_silence_leaves_nobody_out(tries):
     prepared = scripted(*tries)
     prepared.set_up(3, [])
-    assert not prepared.absent
-    assert not prepared.tries
+    assert not prepared.standing.absent
+    assert not prepared.session.tries
 
 
 @pytest.mark.parametrize(
@@ -157,7 +149,7 @@ def test_a_lost_silo_raises_what_the_others_know_of_the_noise_and_so_what_is_cha
 
 
 def _noise_against_a_silo(prepared, absent):
-    prepared.absent = frozenset(absent)
+    prepared.standing.absent = frozenset(absent)
     [query] = prepared.queries(1)
     assert query.n_summed == 3 - len(absent)
     [event] = [event for event in query.events if event.observer == "silo"]
@@ -193,16 +185,16 @@ def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, 
 def test_what_silos_remember_is_asked_for_where_they_remember(algo, kept):
     with prepare(experiment(*SMALL, f"algo={algo}")) as prepared:
         exchange(prepared)
-        assert bool(prepared.silo_states) is kept
+        assert bool(prepared.standing.silo_states) is kept
 
 
 def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
     with prepare(experiment(*SMALL, *PEERS)) as prepared:
         start = prepared.state
-        assert prepared.agreed_digest == start.digest()
+        assert prepared.standing.agreed_digest == start.digest()
         result = prepared.run_round(prepared.queries(1), start)
         assert result.aborted is None
-        assert prepared.agreed_digest == result.state.digest() != start.digest()
+        assert prepared.standing.agreed_digest == result.state.digest() != start.digest()
         assert prepared._silos_hold(result.state)
         assert not prepared._silos_hold(start)
 
@@ -210,7 +202,7 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
         monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
         with pytest.raises(RuntimeError, match="round 2: the parties hold different states"):
             prepared.run_round(prepared.queries(2), result.state)
-        assert prepared.agreed_digest is None
+        assert prepared.standing.agreed_digest is None
 
 
 def test_a_server_holds_the_state_alone(plain):

@@ -76,7 +76,7 @@ def test_raw_sums_leave_a_silo_in_simulations_only(randomness):
             run.state = run.run_round(run.queries(number), run.state).state
         exported = [
             *raw(run.arrays(run.state)),
-            *raw(name for memory in run.silo_states.values() for name in memory),
+            *raw(name for memory in run.standing.silo_states.values() for name in memory),
             *raw(name for memory in run.session.checkpoints(run.silos).values() for name in memory),
         ]
         inside = [silo.raw for silo in map(run.session.participants.get, run.silos)]

@@ -127,7 +127,7 @@ def test_a_party_with_another_roster_understands_nobody(change, files, tmp_path)
         other = KeyFiles("silo2", str(theirs / "keys"), str(theirs / "roster.csv"))
         prepared.session.specs["silo2"] = replace(spec, identity=other)
         prepared.session.reopen({"silo2": {}})
-        prepared.ready = False
+        prepared.standing.ready = False
         result = prepared.run_round(prepared.queries(1), prepared.state)
         assert result.aborted is not None
         assert "silo2" in result.aborted or "server" in result.aborted

@@ -56,7 +56,7 @@ def test_full_batches_train_an_epoch_longer_so_that_the_models_are_new(step):
     np.testing.assert_array_equal(results[1].state.params, results[0].state.params)
     expected = mean_after(exp, results[0].state.params, 3, range(9))
     np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
-    assert prepared.failures == 0
+    assert prepared.standing.failures == 0
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def test_what_silos_remember_of_a_query_without_a_sum_is_undone(step):
     faults = (drop(exchange=2, step=step, sender="silo3", receiver=None),)
     with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
         first = prepared.run_round(prepared.queries(1), prepared.state)
-        before = {name: dict(state) for name, state in prepared.silo_states.items()}
+        before = {name: dict(state) for name, state in prepared.standing.silo_states.items()}
         second = prepared.run_round(prepared.queries(2), first.state)
-        assert second.aborted
+        assert second.standing.aborted
         prepared.set_up(3, [], second.state)
         for name, participant in prepared.session.participants.items():
             for slot, value in participant.checkpoint().items():
@@ -100,7 +100,7 @@ def test_scaffold_goes_on_as_well():
     exp = experiment(*NINE, *CONVERGED, "algo=scaffold")
     results, prepared = rounds_of(exp, drop(exchange=2, step=8, sender="silo3"), rounds=4)
     assert [result.aborted is None for result in results] == [True, False, True, True]
-    controls = [prepared.silo_states[f"silo{k}"]["control"] for k in range(9)]
+    controls = [prepared.standing.silo_states[f"silo{k}"]["control"] for k in range(9)]
     control = results[-1].state.slots["control"]
     np.testing.assert_allclose(control, np.mean(controls, axis=0), rtol=1e-9, atol=1e-12)
 
@@ -130,7 +130,7 @@ def test_training_goes_on_with_the_peers_that_are_left_in_groups_made_anew():
     exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
     results, prepared = rounds_of(exp, *silent_from(2), rounds=4)
     assert [result.aborted is None for result in results] == [True, False, True, True]
-    assert prepared.absent == {"silo3"}
+    assert prepared.standing.absent == {"silo3"}
     left = [k for k in range(9) if k != 3]
     expected = mean_after(exp, results[1].state.params, exp.algo.local_epochs + 1, left)
     np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
@@ -149,7 +149,7 @@ def test_otherwise_every_later_round_ends_without_a_sum(words):
     results, prepared = rounds_of(exp, *silent_from(2))
     assert [result.aborted is None for result in results] == [True, False, False]
     assert "silo3" in results[2].aborted
-    assert not prepared.absent
+    assert not prepared.standing.absent
 
 
 def test_peers_whose_groups_would_give_models_away_do_not_go_on():
@@ -170,7 +170,7 @@ def test_one_lost_message_of_a_set_up_leaves_nobody_out():
     )
     results, prepared = rounds_of(exp, *faults)
     assert [result.aborted is None for result in results] == [True, False, True]
-    assert not prepared.absent
+    assert not prepared.standing.absent
 
 
 @pytest.mark.filterwarnings("ignore:round 3")
@@ -179,7 +179,7 @@ def test_peers_that_are_silent_in_turns_are_left_out_as_well():
     turns = [drop(exchange=number, sender=f"silo{3 + number % 2}") for number in range(2, 12)]
     results, prepared = rounds_of(exp, *turns)
     assert [result.aborted is None for result in results] == [True, False, True]
-    assert prepared.absent == {"silo3", "silo4"}
+    assert prepared.standing.absent == {"silo3", "silo4"}
 
 
 @pytest.mark.filterwarnings("ignore:round 3")

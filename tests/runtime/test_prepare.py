@@ -128,19 +128,19 @@ def test_a_network_of_another_size_than_it_says_is_refused():
 def test_a_checkpoint_brings_back_what_silos_remember_and_the_last_query_without_a_sum():
     words = ("algo=scaffold", "preset.n_silos=3")
     with prepare(experiment(*words)) as prepared:
-        assert (prepared.aborted, prepared.failures) == (None, 0)
-        assert {(row["round"], row["query"]) for row in prepared.setup} <= {(0, "setup")}
+        assert (prepared.standing.aborted, prepared.standing.failures) == (None, 0)
+        assert {(row["round"], row["query"]) for row in prepared.facts.setup} <= {(0, "setup")}
         state = prepared.run_round(prepared.queries(1), prepared.state).state
-        prepared.aborted, prepared.failures = (4, 1), 3
-        kept, remembered = prepared.arrays(state), prepared.silo_states
+        prepared.standing.aborted, prepared.standing.failures = (4, 1), 3
+        kept, remembered = prepared.arrays(state), prepared.standing.silo_states
     assert remembered
     with prepare(experiment(*words), kept) as again:
-        assert (again.aborted, again.failures) == ((4, 1), 3)
-        assert again.silo_states.keys() == remembered.keys() == {"silo0", "silo1", "silo2"}
+        assert (again.standing.aborted, again.standing.failures) == ((4, 1), 3)
+        assert again.standing.silo_states.keys() == remembered.keys() == {"silo0", "silo1", "silo2"}
         for silo, own in remembered.items():
-            assert again.silo_states[silo].keys() == own.keys()
+            assert again.standing.silo_states[silo].keys() == own.keys()
             for key, value in own.items():
-                np.testing.assert_array_equal(again.silo_states[silo][key], value)
+                np.testing.assert_array_equal(again.standing.silo_states[silo][key], value)
         np.testing.assert_array_equal(again.state.params, state.params)
 
 
@@ -150,8 +150,8 @@ def test_a_set_up_that_is_repeated_is_still_before_the_first_round():
     with pytest.warns(RuntimeWarning, match=r"repeating the set-up: .*silo1"):
         prepared = prepare(first)
     with prepared:
-        assert {(row["round"], row["query"]) for row in prepared.setup} == {(0, "setup")}
-        assert prepared.ready
+        assert {(row["round"], row["query"]) for row in prepared.facts.setup} == {(0, "setup")}
+        assert prepared.standing.ready
 
 
 def test_a_set_up_that_fails_twice_ends_all_parties():

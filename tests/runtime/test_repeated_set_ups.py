@@ -66,7 +66,7 @@ def test_a_run_begins_though_one_message_of_its_set_up_is_lost(aggregation):
     with pytest.warns(RuntimeWarning, match="repeating the set-up: no message from silo1"):
         prepared = prepare(faulty(words, drop(exchange=0, sender="silo1")))
     with prepared:
-        assert prepared.ready
+        assert prepared.standing.ready
         assert not prepared.run_round(prepared.queries(1), prepared.state).aborted
 
 
@@ -88,7 +88,7 @@ def test_counts_that_are_refused_in_a_later_set_up_end_a_round_and_not_the_run(m
         start = prepared.state
         with monkeypatch.context() as patched:
             patched.setattr(server, "refuse_none", refuse)
-            prepared.ready = False
+            prepared.standing.ready = False
             [result] = rounds(prepared, (1,), start)
         assert result.aborted == "no silo has a record of user 3"
         [after] = rounds(prepared, (2,), start)
@@ -109,7 +109,7 @@ def test_every_set_up_begins_a_session_of_its_own():
         names = []
         for number in (1, 2, 3):
             prepared.set_up(number, [])
-            names.append(prepared.session_name)
+            names.append(prepared.standing.session_name)
         assert {len(name) for name in names} == {16}
         assert len(set(names)) == 3
 

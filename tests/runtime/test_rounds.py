@@ -79,7 +79,7 @@ def test_one_parameter_that_is_no_number_ends_the_run(value, monkeypatch):
 def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
     """Some silos would have new keys, and some old ones."""
     with prepare(experiment("algo=uldp_avg", "algo.weighting=records")) as prepared:
-        assert prepared.ready
+        assert prepared.standing.ready
         session, asked = prepared.session, []
         prepared.session = SimpleNamespace(
             lost=frozenset({"silo1"}),
@@ -91,11 +91,11 @@ def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
         with pytest.raises(AggregationAbortedError, match="the set-up has lost silo1"):
             prepared.set_up(4, lines)
         assert asked == [{"silo1": {}}, {"server", *prepared.silos}]
-        assert not prepared.ready
-        assert prepared.losses == {4: {"silo1": "its process died"}}
+        assert not prepared.standing.ready
+        assert prepared.standing.losses == {4: {"silo1": "its process died"}}
         prepared.session = session
         result = prepared.run_round(prepared.queries(5), prepared.state)
         assert {line["query"] for line in result.traffic} == {"setup", "update"}
-        assert prepared.ready
+        assert prepared.standing.ready
         again = prepared.run_round(prepared.queries(6), result.state)
         assert {line["query"] for line in again.traffic} == {"update"}

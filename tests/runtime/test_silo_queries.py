@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fedpriv.runtime.sum_membership import SumMembership
 
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
@@ -16,7 +17,6 @@ from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.prepared_run import next_session
 from fedpriv.runtime.silo import _Work
-from fedpriv.runtime.sum_membership import SumMembership
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.training import users
@@ -34,7 +34,7 @@ def scaffold():
 
 
 def set_up(prepared, aborted):
-    return SetUpTask(next_session(prepared.session_name), prepared.silos, aborted=aborted)
+    return SetUpTask(next_session(prepared.standing.session_name), prepared.silos, aborted=aborted)
 
 
 def remembered(silo):

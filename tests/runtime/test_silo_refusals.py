@@ -47,7 +47,7 @@ def test_no_aggregation_answers_a_query_twice(name):
         result = prepared.run_round(prepared.queries(1), prepared.state)
         assert result.aborted is None
         for again in (False, True):
-            prepared.ready = not again
+            prepared.standing.ready = not again
             repeated = prepared.run_round(prepared.queries(1), result.state)
             assert "silo0 refuses round 1, query 0: it has answered it" in repeated.aborted
         assert prepared.run_round(prepared.queries(2), result.state).aborted is None
@@ -124,7 +124,7 @@ def test_a_task_holds_data_and_no_code():
 )
 def test_a_set_up_with_other_silos_is_refused(silos):
     with prepare(experiment("algo=uldp_avg")) as prepared:
-        task = SetUpTask(next_session(prepared.session_name), silos)
+        task = SetUpTask(next_session(prepared.standing.session_name), silos)
         for name in ("silo0", "server"):
             with pytest.raises(RefusedError, match=f"{name} refuses a set-up with"):
                 next(prepared.session.participants[name].take_part(task))
@@ -132,7 +132,7 @@ def test_a_set_up_with_other_silos_is_refused(silos):
 
 def test_a_session_that_is_not_new_is_refused():
     with prepare(experiment("algo=uldp_avg")) as prepared:
-        for session in (prepared.session_name, bytes(16), b"", b"z" * 17, "z" * 16, None):
+        for session in (prepared.standing.session_name, bytes(16), b"", b"z" * 17, "z" * 16, None):
             with pytest.raises(RefusedError, match="its session is not a new one"):
                 next(silo_of(prepared).take_part(SetUpTask(session, prepared.silos)))
 
@@ -143,7 +143,7 @@ def test_set_ups_without_a_query_are_limited_and_counted():
             prepared.set_up(1, [])
         with pytest.raises(RefusedError, match="14 in a row without a query"):
             prepared.set_up(1, [])
-        assert prepared.set_ups == 15
+        assert prepared.standing.set_ups == 15
         assert silo_of(prepared).journal.set_ups == 14
 
 
@@ -177,7 +177,7 @@ def test_a_journal_outlives_its_silo(tmp_path):
         file.write("query 3")  # cut off: this query never began
     again = SiloJournal("silo0", path)
     assert again.answered == {(1, 0): 1, (2, 0): 1}
-    assert again.set_ups == 1
+    assert again.standing.set_ups == 1
     with pytest.raises(RefusedError, match="not a new one"):
         again.set_up(first, 3)
     again.set_up(second, 3)
@@ -238,8 +238,8 @@ def test_every_message_of_every_aggregation_is_signed_under_the_roster(name):
             owner, reader = participants[letter.sender], participants[letter.receiver]
             assert owner.protocol.signer.registry == reader.protocol.signer.registry
         identity = participants[letters[0].receiver].identity
-        other = identity.signer(bytes(32), prepared.session_name)
-        own = identity.signer(prepared.settings.digest, prepared.session_name)
+        other = identity.signer(bytes(32), prepared.standing.session_name)
+        own = identity.signer(prepared.settings.digest, prepared.standing.session_name)
         statement = ("message", b"x")
         assert own.verifies(identity.name, own.sign(statement), statement)
         assert not other.verifies(identity.name, own.sign(statement), statement)
@@ -252,7 +252,7 @@ def test_parties_with_different_settings_do_not_understand_each_other():
         algo = replace(spec.settings.algo, local_epochs=7)
         prepared.session.specs["silo1"] = replace(spec, settings=replace(spec.settings, algo=algo))
         prepared.session.reopen({"silo1": {}})
-        prepared.ready = False
+        prepared.standing.ready = False
         result = prepared.run_round(prepared.queries(1), prepared.state)
         assert "is refused: the signature is not its own" in result.aborted
 

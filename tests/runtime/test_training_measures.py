@@ -70,7 +70,7 @@ def test_excess_risk_is_that_of_loss_and_penalty():
 def test_no_excess_risk_is_left_at_a_known_optimum():
     """Of logistic regression by L-BFGS, with so little strong convexity that it does not show."""
     with prepare(experiment(*WORDS)) as prepared:
-        objective = Objective(prepared.silo_data, prepared.model, prepared.task, 1e-4)
+        objective = Objective(prepared.silo_data, prepared.model, prepared.evaluation.task, 1e-4)
         best = objective.optimum(prepared.state.params)
     value = best.value - 1e-4 / 2 * best.theta @ best.theta
     with prepare(experiment(*WORDS, "evaluate_training=true", f"optimum={value}")) as prepared:
@@ -90,7 +90,7 @@ def test_a_silo_without_training_records_is_in_no_mean():
     with prepare(experiment(*WORDS, "evaluate_training=true")) as prepared:
         whole = prepared.evaluation.training
         theta = flatten(prepared.model)
-        how = {"task": prepared.task, "device": "cpu"}
+        how = {"task": prepared.evaluation.task, "device": "cpu"}
         found = whole.row(prepared.model, theta, **how)
         x, y = whole.silos[0].x[:0], whole.silos[0].y[:0]
         empty = SiloData(

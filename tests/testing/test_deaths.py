@@ -85,10 +85,10 @@ def test_a_silo_that_dies_after_its_message_leaves_the_controls_consistent(aggre
             aborts.append(result.aborted)
             state = result.state
             own = prepared.session.checkpoints(prepared.silos)
-            stored = [prepared.silo_states[name]["control"] for name in prepared.silos]
+            stored = [prepared.standing.silo_states[name]["control"] for name in prepared.silos]
             np.testing.assert_allclose(state.slots["control"], np.mean(stored, axis=0), atol=1e-7)
             for name, memory in own.items() if result.aborted is None else ():
                 np.testing.assert_array_equal(
-                    memory["control"], prepared.silo_states[name]["control"]
+                    memory["control"], prepared.standing.silo_states[name]["control"]
                 )
     assert [abort is None for abort in aborts] == [True, False, True]

@@ -170,7 +170,7 @@ def same_query():
             for number in (2, 3):
                 assert prepared.run_round(prepared.queries(number), prepared.state).aborted is None
             for repeats in range(6):
-                prepared.ready = CHANCE.random() < 0.5
+                prepared.standing.ready = CHANCE.random() < 0.5
                 again = [replace(query, repeats=repeats) for query in prepared.queries(2)]
                 result = prepared.run_round(again, prepared.state)
                 assert result.aborted is not None, (words, repeats)
@@ -224,7 +224,7 @@ def cut_journals():
 )
 def sessions():
     with prepare(experiment("algo=uldp_avg")) as prepared:
-        now = prepared.session_name
+        now = prepared.standing.session_name
         older = (int.from_bytes(now, "big") - 1).to_bytes(16, "big")
         tried = [
             now,
