@@ -3,7 +3,7 @@ on the training records."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ class Evaluation:
     device: str
     test: Records
     held_out: Records | None
-    silos: list[SiloData]
+    silos: list[SiloData] = field(default_factory=list)
     training: OnTraining | None = None
 
     def row(self, evaluated: np.ndarray) -> dict[str, float]:

@@ -25,7 +25,7 @@ from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import SUMMED, Summed
 from fedpriv.rounds.weighting import RecordWeighting
-from fedpriv.runtime.sum_membership import SumMembership
+from fedpriv.runtime.helper import SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
 
 HERE, ELSEWHERE = b"h" * 16, b"e" * 16

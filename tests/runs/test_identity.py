@@ -129,7 +129,7 @@ def test_a_table_says_what_its_seeds_share(root, tmp_path):
 def test_each_digest_follows_what_it_is_of(word, changed):
     words = ("data=breast_cancer", "preset.n_users=8", "algo=uldp_avg")
     with prepare(experiment(*words)) as one, prepare(experiment(*words, word)) as other:
-        before, after = asdict(one.identity), asdict(other.identity)
+        before, after = asdict(one.facts.identity), asdict(other.facts.identity)
     assert {name for name in before if before[name] != after[name]} == changed
 
 

@@ -68,10 +68,10 @@ def test_one_silence_leaves_nobody_out(tries):
     "silent", [set(), {"server"}, {"silo1", "server"}, {"silo0", "silo1", "silo2"}, ALL], ids=len
 )
 def test_a_set_up_without_a_helper_or_with_too_few_silos_ends(silent):
-    prepared = scripted(silent)
+    prepared = scripted(silent, None)
     with pytest.raises(SilenceError):
         prepared.set_up(3, [])
-    assert list(prepared.tries) == [None]
+    assert prepared.session.tries == [None]
 
 
 @pytest.fixture
@@ -104,7 +104,12 @@ def test_parties_are_closed_with_the_simulation():
 def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monkeypatch):
     [query] = plain.queries(1)
     asked = replace(query, stateful=stateful)
-    assert (plain.ready, plain.failures, plain.aborted) == (True, 0, None)
+
+    def standing():
+        now = plain.standing
+        return now.ready, now.failures, now.aborted
+
+    assert standing() == (True, 0, None)
 
     def ends(tasks, traffic):
         raise abort("over")
@@ -112,13 +117,13 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
     with monkeypatch.context() as patched:
         patched.setattr(plain.session, "run", ends)
         for failures in (1, 2):
-            plain.ready = True
+            plain.standing.ready = True
             with pytest.raises(abort):
                 exchange(plain, asked)
-            assert (plain.ready, plain.failures, plain.aborted) == (ready, failures, query.serial)
+            assert standing() == (ready, failures, query.serial)
     watch = Stopwatch()
     _, reports = exchange(plain, watch=watch)
-    assert (plain.ready, plain.failures, plain.aborted) == (True, 0, None)
+    assert standing() == (True, 0, None)
     assert watch.seconds["local_training"] == pytest.approx(
         sum(report.seconds for report in reports)
     )
@@ -126,7 +131,7 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
 
 def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
     [query] = plain.queries(1)
-    plain.failures = 2
+    plain.standing.failures = 2
     assert plain._addressed(query).repeats == 0
     never = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
     plain.settings = replace(plain.settings, aggregation=never)
@@ -137,7 +142,7 @@ def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
     [query] = plain.queries(1)
     query = replace(query, n_summed=1)
     assert plain._addressed(query).n_summed == 1
-    plain.absent = frozenset({"silo1"})
+    plain.standing.absent = frozenset({"silo1"})
     addressed = plain._addressed(query)
     assert (addressed.invited, addressed.n_summed) == ((0, 2), 2)
 
@@ -158,7 +163,7 @@ def _noise_against_a_silo(prepared, absent):
 
 def test_a_round_that_was_charged_for_more_silos_than_are_left_releases_nothing(plain):
     [query] = plain.queries(1)
-    plain.absent = frozenset({"silo1"})
+    plain.standing.absent = frozenset({"silo1"})
     with pytest.raises(AggregationAbortedError, match="the next is charged without them"):
         plain._addressed(query)
 
@@ -206,9 +211,9 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
 
 
 def test_a_server_holds_the_state_alone(plain):
-    assert plain.agreed_digest is None
+    assert plain.standing.agreed_digest is None
     exchange(plain)
-    assert plain.agreed_digest is None
+    assert plain.standing.agreed_digest is None
     assert plain._silos_hold(plain.state)
 
 
@@ -241,4 +246,4 @@ def test_reports_of_different_states_are_held_by_nobody(plain, monkeypatch):
 
     monkeypatch.setattr(plain.session, "run", differing)
     exchange(plain)
-    assert plain.agreed_digest is None
+    assert plain.standing.agreed_digest is None

@@ -12,7 +12,7 @@ from fedpriv.rounds.mixing import ESTIMATES, RAW, ROUNDS, Past
 from fedpriv.runs.checkpoint import Checkpoint
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
-from fedpriv.runtime.prepared_run import SILO
+from fedpriv.runtime.standing import SILO
 from fedpriv.testing.faults import Faulty, drop
 
 AVG = ("algo=uldp_avg", "algo.cycle=2", "rounds=5")

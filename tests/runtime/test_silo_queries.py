@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fedpriv.runtime.sum_membership import SumMembership
 
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
@@ -15,6 +14,7 @@ from fedpriv.rounds.query import SUMMED, Broadcast, Query, Summed
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
+from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.prepared_run import next_session
 from fedpriv.runtime.silo import _Work
 from fedpriv.testing import experiment

@@ -177,7 +177,7 @@ def test_a_journal_outlives_its_silo(tmp_path):
         file.write("query 3")  # cut off: this query never began
     again = SiloJournal("silo0", path)
     assert again.answered == {(1, 0): 1, (2, 0): 1}
-    assert again.standing.set_ups == 1
+    assert again.set_ups == 1
     with pytest.raises(RefusedError, match="not a new one"):
         again.set_up(first, 3)
     again.set_up(second, 3)

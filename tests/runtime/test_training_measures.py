@@ -88,13 +88,11 @@ def test_an_optimum_that_nobody_looks_at_is_refused():
 def test_a_silo_without_training_records_is_in_no_mean():
     """Once a division by zero, which ended a run whose users' records were bounded."""
     with prepare(experiment(*WORDS, "evaluate_training=true")) as prepared:
-        whole = prepared.evaluation.training
+        whole = prepared.evaluation
         theta = flatten(prepared.model)
-        how = {"task": prepared.evaluation.task, "device": "cpu"}
-        found = whole.row(prepared.model, theta, **how)
         x, y = whole.silos[0].x[:0], whole.silos[0].y[:0]
         empty = SiloData(
             x, y, users=np.empty(0, dtype=np.int64), starts=np.zeros(1, dtype=np.int64)
         )
         beside = replace(whole, silos=[empty, *whole.silos])
-        assert beside.row(prepared.model, theta, **how) == found
+        assert whole.training.row(theta, beside) == whole.training.row(theta, whole)
