@@ -18,8 +18,7 @@ from fedpriv.data.silo import SiloData
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.models.bounded_linear import BoundedLinear
-from fedpriv.models.convexity import ConvexLoss
-from fedpriv.models.tasks import Classification
+from fedpriv.models.tasks import Classification, ConvexLoss
 from fedpriv.runtime import prepare
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.trackers.base import Tracker

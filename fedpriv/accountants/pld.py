@@ -27,8 +27,9 @@ import numpy as np
 from fedpriv.accountants.base import Accountant, unsupported
 from fedpriv.accountants.events import ADD_REMOVE, Composition, leaves
 from fedpriv.accountants.group import group_event, require_proof
+from fedpriv.accountants.rdp import Rdp
 from fedpriv.accountants.search import bisect
-from fedpriv.errors import require
+from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -325,3 +326,23 @@ def _loss_size(mixture: MixtureOfGaussiansDpEvent) -> tuple[float, float]:
         chi_squared = p @ np.expm1(np.outer(c, c) / sigma**2) @ p
     far = np.max(c + sigma * np.sqrt(2 * np.maximum(0, _LOG_TAIL + np.log(p))))
     return math.sqrt(np.log1p(chi_squared)), float(logsumexp((c * far - c**2 / 2) / sigma**2, b=p))
+
+
+@dataclass(frozen=True)
+class RdpAndPld(Pld, Rdp):
+    """Both methods, or the one that supports all events. Raises ConfigError if neither does."""
+
+    def epsilons(
+        self, composition: Composition, adjacency: str, group_size: int = 1
+    ) -> dict[str, float]:
+        """See `Accountant.epsilons`; the methods are "rdp" and "pld"."""
+        found: dict[str, float] = {}
+        refusals: list[ConfigError] = []
+        for method in (Rdp, Pld):
+            try:
+                found |= method.epsilons(self, composition, adjacency, group_size)
+            except ConfigError as refusal:
+                refusals.append(refusal)
+        if not found:
+            raise refusals[0]
+        return found

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedpriv.accountants.events import RELEASED_MODEL, SILO
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
-from fedpriv.aggregation.observers import complete
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.derive import require_mixable
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.strategy import Strategy
-from fedpriv.rounds.plan import Federation, Plan, QueryParameters
+from fedpriv.rounds.plan import Federation, Observer, Plan, QueryParameters, ThreatModel
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.installed import others
 from fedpriv.util.streams import Streams
@@ -138,3 +138,30 @@ def _hardly_rounded(parameters: QueryParameters, size: int) -> bool:
     mechanism = parameters.mechanism
     noised = mechanism.clips and mechanism.noise_multiplier > 0
     return noised and mechanism.rounding(parameters.encoding, size) <= MAX_ROUNDING
+
+
+OWN_NOISE = "a silo knows its own noise share, and the aggregation declares that it knows none"
+"""Why nothing is certified against a silo without an own share."""
+
+
+def complete(aggregation: Aggregation) -> ThreatModel:
+    """The aggregation's threat model with every observer of a run. Nothing is certified against one
+    that the aggregation leaves out, or that is declared to know less than it must."""
+    model = aggregation.threat_model()
+    declared = tuple(map(_corrected, model.observers))
+    return replace(model, observers=(*declared, *_left_out(aggregation, model)))
+
+
+def _corrected(observer: Observer) -> Observer:
+    too_few = observer.name == SILO and observer.own_shares < 1
+    why = observer.why_uncertified or (OWN_NOISE if too_few else None)
+    return replace(observer, why_uncertified=why)
+
+
+def _left_out(aggregation: Aggregation, model: ThreatModel) -> Iterator[Observer]:
+    """The observers that the threat model does not name. They are taken to see everything."""
+    declared = {observer.name for observer in model.observers}
+    for name in dict.fromkeys((RELEASED_MODEL, *aggregation.helpers, SILO)):
+        if name not in declared:
+            why = f"{type(aggregation).__name__} does not declare what the {name} sees"
+            yield Observer(name, sees_messages=True, why_uncertified=why)

@@ -228,7 +228,7 @@ class RecordGradients(Algorithm):
         record."""
         import torch
 
-        from fedpriv.mechanisms.clipping import clipped_rows
+        from fedpriv.mechanisms.base import clipped_rows
         from fedpriv.training.network_checks import refuse_shared_state
         from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
         from fedpriv.training.record_dropout import record_dropout

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedpriv.models.convexity import ConvexLoss
+from fedpriv.models.tasks import ConvexLoss
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def _total(costs: tuple[ReleaseCost, ...], delta: float) -> tuple[float, str]:
 
 
 def _gaussians(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
-    from fedpriv.accountants.combined import RdpAndPld
+    from fedpriv.accountants.pld import RdpAndPld
 
     once = [cost for cost in costs if cost.sampling and cost.sampling.drawn == s.ONCE]
     names = {"pld": "privacy loss distribution", "rdp": "Renyi divergences"}

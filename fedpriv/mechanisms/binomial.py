@@ -23,9 +23,8 @@ from fedpriv.accountants.shifted_binomial import VARIANCE, gaussian_gap, least_t
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.levels import Levels
 from fedpriv.errors import require
-from fedpriv.mechanisms.base import Mechanism
+from fedpriv.mechanisms.base import Mechanism, check_clip_and_noise
 from fedpriv.mechanisms.binomial_sampling import binomial
-from fedpriv.mechanisms.clipping import check_clip_and_noise
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -53,7 +53,7 @@ def composed_noise(
     from dp_accounting import GaussianDpEvent
 
     from fedpriv.accountants.calibrate import smallest_noise
-    from fedpriv.accountants.combined import RdpAndPld
+    from fedpriv.accountants.pld import RdpAndPld
 
     whole = gaussian_noise(1.0, epsilon, delta)
     accountant = RdpAndPld(delta)

@@ -16,7 +16,7 @@ from fedpriv.training.optimizers import LocalOptimizer, Sgd
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
     from fedpriv.mechanisms.base import Mechanism
-    from fedpriv.models.convexity import ConvexLoss
+    from fedpriv.models.tasks import ConvexLoss
     from fedpriv.util.streams import Streams
 
 UPDATE = "update"

@@ -12,8 +12,7 @@ from fedpriv.accountants.calibrate import MAX_ROUNDS, most_rounds
 from fedpriv.accountants.events import Composition
 from fedpriv.accountants.ledger import EpsilonRow, Key, Ledger
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.aggregation.epsilon_target import SolvedTarget, noise_text
-from fedpriv.aggregation.plan_cost import PlanCost
+from fedpriv.aggregation.epsilon_target import PlanCost, SolvedTarget, noise_text
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.plan import Plan

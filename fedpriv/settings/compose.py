@@ -25,8 +25,8 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.experiment import GROUPS, Experiment, build
+from fedpriv.settings.keys import unknown_key
 from fedpriv.settings.sweep_composer import Composer
-from fedpriv.settings.typed_values import unknown_key
 from fedpriv.settings.words import (
     conf_dir,
     near,

@@ -24,8 +24,7 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.aggregation.base import Aggregation
-from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable
-from fedpriv.aggregation.plan_cost import rounds_alike
+from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable, rounds_alike
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.data.allocate import Allocator
@@ -35,10 +34,16 @@ from fedpriv.engines.base import Engine
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.models import Model
-from fedpriv.models.convexity import convex_loss
+from fedpriv.models.tasks import convex_loss
 from fedpriv.rounds.plan import Federation
-from fedpriv.settings.idle_keys import file_values, idle_keys, repeats, require_effect
-from fedpriv.settings.typed_values import typed, unknown_key
+from fedpriv.settings.keys import (
+    file_values,
+    idle_keys,
+    repeats,
+    require_effect,
+    typed,
+    unknown_key,
+)
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import Execution
 from fedpriv.training.optimizers import LocalOptimizer

@@ -28,7 +28,7 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
 from fedpriv.settings.compose import BASIC_SWEEPER, CommandLine, each_job
 from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed_words
-from fedpriv.settings.typed_values import typed
+from fedpriv.settings.keys import typed
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.lock_step import LockStep
 from fedpriv.sweeps.progress import SweepProgress

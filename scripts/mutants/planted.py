@@ -150,8 +150,8 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
             ("islice(results, len(runner.works))", "results"),
         ),
     ),
-    "fedpriv/settings/idle_keys.py": (
-        "settings/test_idle_keys.py",
+    "fedpriv/settings/keys.py": (
+        "settings/test_keys.py",
         (
             ('found[f"mechanism.{name}"] = idle[name]', "pass"),
             ("elif used != asked:", "elif False:"),

@@ -6,9 +6,8 @@ import dp_accounting as dp
 import pytest
 
 from fedpriv.accountants.calibrate import most_rounds, smallest_noise
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
-from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.pld import Pld, RdpAndPld
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.errors import ConfigError
 

@@ -11,7 +11,6 @@ from accounting_oracles import balle_epsilon, gaussian_epsilon, integer_rdp, sam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.group import (
     group_dp,
@@ -21,7 +20,7 @@ from fedpriv.accountants.group import (
     lemma_claim,
     paper_group_claim,
 )
-from fedpriv.accountants.pld import Pld, group_pld, pld_epsilon
+from fedpriv.accountants.pld import Pld, RdpAndPld, group_pld, pld_epsilon
 from fedpriv.accountants.rdp import Rdp, rdp_epsilon
 from fedpriv.accountants.renyi import PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError

@@ -12,11 +12,10 @@ import dp_accounting as dp
 import pytest
 from rich.console import Console
 
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, ENFORCED, REPLACE, Event
 from fedpriv.accountants.group import paper_group_claim
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
-from fedpriv.accountants.pld import Pld
+from fedpriv.accountants.pld import Pld, RdpAndPld
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon
 from fedpriv.accountants.table import epsilon_table
 from fedpriv.errors import ConfigError

@@ -12,11 +12,10 @@ from accounting_oracles import gaussian_epsilon
 from scipy import special, stats
 
 from fedpriv.accountants import split_users
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.group import dominating, group_event
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.accountants.pld import group_pld, pld_epsilon
+from fedpriv.accountants.pld import RdpAndPld, group_pld, pld_epsilon
 from fedpriv.accountants.renyi import convert
 from fedpriv.accountants.split_users import split_epsilon
 from fedpriv.errors import ConfigError

@@ -7,8 +7,8 @@ import pytest
 
 from fedpriv.accountants.events import ENFORCED, OBSERVERS
 from fedpriv.aggregation.masked import Masked
-from fedpriv.aggregation.observers import OWN_NOISE, complete
 from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.planner import OWN_NOISE, complete
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.rounds.plan import Observer
 from fedpriv.runs.epsilon_forecast import EpsilonForecast

@@ -9,10 +9,9 @@ from plans import answer, block_of, make_plan, only_query
 from scipy import stats
 from torch import nn
 
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.events import REPLACE
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
@@ -28,10 +27,9 @@ from fedpriv.mechanisms.calibration import zcdp_noise
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.models.convexity import convex_loss
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
-from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, convex_loss
 from fedpriv.rounds.plan import UPDATE, Federation
 from fedpriv.rounds.query import Total
 from fedpriv.rounds.silo_context import Silo

@@ -16,8 +16,8 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.models.convexity import ConvexLoss
 from fedpriv.models.linear import Linear
+from fedpriv.models.tasks import ConvexLoss
 from fedpriv.rounds.plan import Federation
 
 SUM, LOCAL = "hides the sum", "only the silo's own noise"

@@ -12,8 +12,8 @@ from dp_accounting import (
 from plans import block_of, make_plan, only_query
 from scipy import stats
 
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.breast_cancer import BreastCancer

@@ -6,8 +6,8 @@ from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
 from plans import make_plan, only_query
 from scipy.stats import norm
 
-from fedpriv.accountants.combined import RdpAndPld
 from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.algorithms.uldp_naive import UldpNaive
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian

@@ -16,7 +16,7 @@ import torch
 from fedpriv.aggregation.plain import PlainServer
 from fedpriv.certificates import noise
 from fedpriv.certificates.request import ObservedRelease, Row
-from fedpriv.mechanisms.clipping import clipped_rows
+from fedpriv.mechanisms.base import clipped_rows
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import Users
 from fedpriv.rounds.mixing import Past

@@ -4,7 +4,7 @@ import mpmath
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-from fedpriv.accountants.combined import RdpAndPld
+from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.mechanisms.calibration import composed_noise, gaussian_noise, zcdp_noise
 
 POINTS = [(0.1, 1e-5), (1.0, 1e-5), (1.0, 1e-9), (8.0, 1e-3), (30.0, 1e-6)]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedpriv.errors import ConfigError
-from fedpriv.mechanisms.clipping import check_clip_and_noise, clipped_rows
+from fedpriv.mechanisms.base import check_clip_and_noise, clipped_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

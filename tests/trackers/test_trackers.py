@@ -17,7 +17,7 @@ from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import resolved
-from fedpriv.settings.typed_values import typed
+from fedpriv.settings.keys import typed
 from fedpriv.settings.words import conf_dir
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
