@@ -69,8 +69,7 @@ def main(args: list[str]) -> None:
     rows: list[AuditRow] = []
     found = []
     for exp, config in zip(exps, jobs):
-        with AuditProgress(quiet=exp.options.quiet) as progress:
-            new = attack(exp, progress)
+        new = attack(exp, AuditProgress(quiet=exp.options.quiet))
         show(console, new, exp.accountant.delta)
         rows += new
         settings = OmegaConf.to_container(without_hydra(config), resolve=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 
-from fedpriv.runs.progress import Patience, time_left
+from fedpriv.runs.progress import time_left
 
 SECONDS = 10.0
 """A round that ends so long after the last line has a line of its own."""
 
 
 class AuditProgress:
-    """A line for each stage, for rounds of long stages, and after a long silence. A context.
+    """A line for each stage, and for rounds of long stages.
 
     quiet: show nothing.
     """
@@ -22,25 +21,6 @@ class AuditProgress:
         self._quiet = quiet
         self._stage = "preparing"
         self._start = self._shown = time.monotonic()
-        self._patience = Patience(
-            lambda seconds: self._say(
-                f"{self._stage}: {time.monotonic() - self._start:.0f} s so far"
-            )
-        )
-
-    def __enter__(self) -> AuditProgress:
-        if not self._quiet:
-            self._patience.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._quiet:
-            self._patience.__exit__()
 
     def stage(self, text: str, seconds: float | None = None) -> None:
         """Begin a stage.
@@ -62,5 +42,4 @@ class AuditProgress:
         if self._quiet:
             return
         self._shown = time.monotonic()
-        self._patience.restart()
         print(f"audit: {text}", file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -24,10 +23,6 @@ from fedpriv.settings.experiment import Experiment
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.wide_console import wide_console
 
-PATIENCE = 15.0
-"""Seconds of silence before the first message; the interval doubles with each message."""
-LONG_ROUND = 5.0
-"""Seconds of a first round that predict the others."""
 PIPED_SECONDS = 30.0
 """Without a terminal, a round that ends this many seconds after the last line is shown as well."""
 
@@ -40,37 +35,6 @@ VALID = (
 CHARGED_TWICE = "{} rounds were repeated after an interruption; each attempt is charged."
 
 
-class Patience:
-    """Calls `say` with the seconds of silence when there are many. A context that ends it."""
-
-    def __init__(self, say: Callable[[float], None], patience: float = PATIENCE) -> None:
-        self._say = say
-        self._patience = patience
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.restart()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *failure: object) -> None:
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def restart(self) -> None:
-        """Restart the clock, because something was shown."""
-        self._last = time.monotonic()
-        self._next = self._patience
-
-    def _watch(self) -> None:
-        while not self._ended.wait(self._patience / 15):
-            silent = time.monotonic() - self._last
-            if silent > self._next:
-                self._next *= 2
-                self._say(silent)
-
-
 def time_left(seconds: float) -> str:
     """Seconds as text for a prediction."""
     for unit, length in (("h", 3600), ("min", 60)):
@@ -81,7 +45,7 @@ def time_left(seconds: float) -> str:
 
 class Progress:
     """A bar with loss, metric, epsilon and the time left. Without a terminal, a line after the
-    first round, every tenth of the run, and at least twice a minute. All of it is also logged.
+    first round, every tenth of the run, and twice a minute. All of it is also logged.
 
     rounds: rounds of the run.
     completed: rounds completed before.
@@ -102,7 +66,7 @@ class Progress:
         self.rounds = rounds
         self.completed = completed
         self.on_round = on_round or (lambda number: None)
-        self._started = self._first = self._shown = time.monotonic()
+        self._shown = time.monotonic()
         self.metric = metric
         self.quiet = quiet
         self.console = Console(stderr=True)
@@ -118,28 +82,17 @@ class Progress:
         )
         self.task = self.bar.add_task("", total=rounds, completed=completed)
         self.text = ""
-        self.number = completed
-        self._patience = Patience(
-            lambda seconds: self.say(f"round {self.number + 1}: {seconds:.0f} s so far")
-        )
 
     def __enter__(self) -> Progress:
         self.on_round(self.completed)
         self.bar.start()
-        if not self.quiet:
-            self._patience.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._patience.__exit__()
         self.bar.stop()
 
     def update(self, number: int, row: dict[str, Any], epsilon: float | None) -> None:
         """Show round `number`. If it was not evaluated, repeat the last metrics."""
-        self.number = number
-        if number == self.completed + 1:
-            self._first = time.monotonic()
-        self._patience.restart()
         self.on_round(number)
         if epsilon is not None:
             self.text = (
@@ -151,7 +104,7 @@ class Progress:
             return
         self.bar.update(self.task, completed=number, description=self.text)
         if not self.terminal and self._due(number):
-            print(self._line(number), file=sys.stderr, flush=True)
+            print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
     def _due(self, number: int) -> bool:
         """Whether round `number` has a line of its own where no terminal shows the bar."""
@@ -162,21 +115,6 @@ class Progress:
         if due:
             self._shown = now
         return due
-
-    def _line(self, number: int) -> str:
-        left = self._seconds_left(number)
-        told = f"  {time_left(left)}" if left else ""
-        return f"round {number}/{self.rounds}  {self.text}{told}"
-
-    def _seconds_left(self, number: int) -> float | None:
-        """The predicted time of the rounds after `number`; None if too little is known. A short
-        first round says little: what is loaded and compiled in it may take most of it."""
-        later = number - self.completed - 1
-        if later > 0:
-            each = (time.monotonic() - self._first) / later
-        else:
-            each = self._first - self._started
-        return each * (self.rounds - number) if later > 0 or each > LONG_ROUND else None
 
     def expect(self, estimate: Estimate) -> None:
         """Show a prediction. The bar shows the predicted time left until the first round ends."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
@@ -21,7 +21,6 @@ from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import LEFT_OUT, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
-from fedpriv.runs.rounds_without_result import account_for_aborts, account_for_empty_rounds
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
@@ -54,23 +53,6 @@ DEVICES = "devices"
 """The entry of a checkpoint's identity with the devices of all processes so far."""
 UNKNOWN = "unknown"
 """The device of a checkpoint that names none."""
-DEVICE_NAME = re.compile(r"cpu|cuda(:[0-9]+)?")
-
-
-def devices_so_far(now: str, saved: str | None, written: object) -> list[str]:
-    """The devices of all processes of a run.
-
-    now: of this process.
-    saved: what its checkpoint says, names side by side; None: there is no checkpoint.
-    written: what its status.json says; None: nothing.
-
-    A name that no device has counts as UNKNOWN. One with blanks, or an empty one, would be read
-    from the next checkpoint as other names, or as none.
-    """
-    earlier = [] if saved is None else saved.split() or [UNKNOWN]
-    known = written if isinstance(written, list) else [] if written is None else [UNKNOWN]
-    names = {now, *earlier, *map(str, known)}
-    return sorted({name if DEVICE_NAME.fullmatch(name) else UNKNOWN for name in names})
 
 
 def beyond_processors(devices: Iterable[str]) -> bool:
@@ -116,9 +98,10 @@ class RunRecords:
     def devices(self) -> list[str]:
         """The devices of this process and of earlier ones. A resumed run may have another one, and
         what its rounds released stays so; a round that began after the checkpoint counts too."""
-        saved = self.saved.identity.get(DEVICES, UNKNOWN) if self.saved else None
-        written = read_status(self.folder.path).get("devices")
-        return devices_so_far(self.prepared.facts.device, saved, written)
+        saved = self.saved.identity.get(DEVICES, UNKNOWN).split() if self.saved else []
+        written = read_status(self.folder.path).get("devices") or []
+        known = map(str, written) if isinstance(written, list) else (UNKNOWN,)
+        return sorted({self.prepared.facts.device, *saved, *known})
 
     @property
     def _named_devices(self) -> str:
@@ -274,13 +257,26 @@ class RunRecords:
             self.folder.tables.cut(EPSILON, number - 1)
             self.epsilons(rows)
             self._write_checkpoint(self._checkpoint(number, state))
-        account_for_aborts(self.folder)
-        if warning := account_for_empty_rounds(self.folder):
-            LOGGER.warning(warning)
+        self._account_for_rounds_without_result()
         if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
         self.folder.save_model(self.prepared.parameters(state))
+
+    def _account_for_rounds_without_result(self) -> None:
+        """List in status.json the rounds without a sum, and those whose sum taught nothing. Raises
+        AggregationAbortedError when no round had a sum."""
+        rounds = self.folder.rows(TIMINGS)
+        aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
+        empty = {row["round"]: row["empty"] for row in rounds if row.get("empty")}
+        self.folder.status(aborted_rounds=aborted, empty_rounds=empty)
+        if rounds and len(aborted) == len(rounds):
+            number, why = list(aborted.items())[-1]
+            raise AggregationAbortedError(f"no round had a sum; round {number}: {why}")
+        if empty:
+            number, why = next(iter(empty.items()))
+            counted = f"{len(empty)} of {len(rounds)} rounds learned nothing"
+            LOGGER.warning("%s; round %s: %s", counted, number, why)
 
     def _changes(self) -> list[str]:
         """A line for each thing that changed since the checkpoint and may change later bits."""

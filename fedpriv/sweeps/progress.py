@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from fedpriv.runs.folder import RunFolder, read_status
-from fedpriv.runs.progress import OnRound, Patience, time_left
+from fedpriv.runs.progress import OnRound, time_left
 from fedpriv.runs.tables import METRICS
 
 LEAST_KNOWN = 0.05
@@ -21,8 +21,7 @@ LEAST_KNOWN = 0.05
 
 
 class SweepProgress:
-    """A line for each run that ends; below it, a bar of all rounds on a terminal, or a line after a
-    long silence. A context.
+    """A line for each run that ends; below it, a bar of all rounds on a terminal. A context.
 
     rounds: planned rounds of each run.
     words: overrides of each run; those that all share are not shown.
@@ -53,16 +52,12 @@ class SweepProgress:
         )
         self._planned = sum(rounds)
         self._task = self._bar.add_task(self._state(), total=self._planned)
-        self._patience = Patience(lambda seconds: self._say(self._with_time_left(self._state())))
 
     def __enter__(self) -> SweepProgress:
         self._bar.start()
-        if not self._quiet and not self._console.is_terminal:
-            self._patience.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._patience.__exit__()
         self._bar.stop()
 
     def on_round(self, run: int) -> OnRound:
@@ -80,7 +75,6 @@ class SweepProgress:
         number = f"{self._ended}/{len(self._rounds)}"
         own = [word for word in words if word not in self._shared]
         self._say(self._with_time_left(run_line(number, folder, own, failure)))
-        self._patience.restart()
 
     def _count(self, run: int, number: int) -> None:
         self._resumed.setdefault(run, number)
