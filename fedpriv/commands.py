@@ -49,7 +49,8 @@ def run(args: list[str]) -> None:
         [job] = jobs
         require_writable("hydra.run.dir", job.folder)
         RunFolder(job.folder).require_free()
-        train(job.experiment, job.config_yaml, job.folder, origin=job.origin, words=job.words)
+        folder = job.folder.absolute()  # a note says how to resume it, from anywhere
+        train(job.experiment, job.config_yaml, folder, origin=job.origin, words=job.words)
     else:
         require_writable("hydra.sweep.dir", sweep)
         launcher = own_launcher(first)
