@@ -69,7 +69,7 @@ def main() -> None:
 @contextmanager
 def one_by_one() -> Iterator[None]:
     """Context in which each silo makes its own message."""
-    from fedpriv.aggregation.noised_sum import NoisedSum
+    from fedpriv.aggregation.weighted import NoisedSum
 
     alone = staticmethod(lambda works: [work.run() for work in works])
     with patch.object(NoisedSum, "run_batch", alone):

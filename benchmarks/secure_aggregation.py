@@ -36,7 +36,7 @@ from fedpriv.parties.messages import size_of
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.secagg.degrees import Assumed
-    from fedpriv.aggregation.secagg.graph import Graph, Topology
+    from fedpriv.aggregation.secagg.graph import Complete, Graph, Sparse
     from fedpriv.aggregation.secagg.messages import Terms
     from fedpriv.aggregation.secagg.silo import Member
 
@@ -72,7 +72,7 @@ class Case:
         )
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> Complete | Sparse:
         from fedpriv.aggregation.secagg.graph import Complete
 
         least = self.assumed.least(40, 20) if self.sparse else None

@@ -8,9 +8,10 @@ the bound: it tells several silos too large a weight for the same user, each bel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import isgeneratorfunction
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     encoding_of,
 )
-from fedpriv.aggregation.noised_sum import NoisedSum
 from fedpriv.crypto.x25519 import PublicKey
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.parties.party import Mail, Party
@@ -34,6 +34,7 @@ from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
 from fedpriv.parties.signer import Signer
 from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.one_row import OneRow, OneRowJob, bounded_matrix
 from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
@@ -49,6 +50,9 @@ MAX_RECORDS = 2**53
 """Most records of a unit in a silo."""
 KEY_BYTES = 32
 """Length of a public key, for key agreement or for signatures."""
+PART_BYTES = 2**22
+"""Bytes of the contributions that are computed together, so that they stay in a processor's
+cache."""
 PINNED = "the roster holds the parties' own verification keys: each message is signed under them"
 """Assumption of every aggregation."""
 
@@ -126,20 +130,17 @@ class WeightedSilo(SiloProtocol):
 
     def summed(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, np.ndarray]:
         """`noised_sum`, which the engine may compute together with those of other silos."""
-        work = NoisedSum(self, query, job)
-        if work.batch_key is None:
+        row = job.one_row if isinstance(job, OneRowJob) and self._sums_as_usual(query) else None
+        if row is None:
             return self.noised_sum(query, (yield from job.batched()))
-        result: np.ndarray = yield work
+        result: np.ndarray = yield NoisedSum(self, query, job, row)
         return result
 
-    @property
-    def sums_as_usual(self) -> bool:
-        """Whether `noised_sum` and `weighted_sum` are those of this class, so that the engine may
-        compute the sums of many silos without them."""
-        own = type(self)
-        usual = own.noised_sum is WeightedSilo.noised_sum
-        usual = usual and own.weighted_sum is WeightedSilo.weighted_sum
-        return usual and not vars(self).keys() & {"noised_sum", "weighted_sum"}
+    def _sums_as_usual(self, query: Query) -> bool:
+        """Whether a subclass has changed neither the sum nor the encoding."""
+        own = type(self).noised_sum, type(self).weighted_sum
+        usual = own == (WeightedSilo.noised_sum, WeightedSilo.weighted_sum)
+        return usual and type(query.encoding) in (NoneType, FixedPoint)
 
     def own_weights(self, counts: np.ndarray) -> np.ndarray:
         """The weights of units with these counts, where weights need no counts."""
@@ -166,6 +167,56 @@ class WeightedSilo(SiloProtocol):
             return signal
         noised: np.ndarray = signal + job.noise  # the row may be remembered
         return noised
+
+
+@dataclass(frozen=True, eq=False)
+class NoisedSum(Work[np.ndarray]):
+    """`WeightedSilo.noised_sum` of a silo with at most one contribution. Those of many silos are
+    made as rows of one matrix, with the same bits.
+
+    silo: has the weights.
+    query: of the sum.
+    job: the silo's contribution and its noise share.
+    row: the same, not yet computed.
+    """
+
+    silo: WeightedSilo
+    query: Query
+    job: LocalJob
+    row: OneRow
+
+    @property
+    def batch_key(self) -> Hashable:
+        return self.query.session, self.row.batch_key
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.query.size
+
+    def run(self) -> np.ndarray:
+        return self.silo.noised_sum(self.query, self.job)
+
+    @classmethod
+    def run_batch(cls, works: Sequence[NoisedSum]) -> list[np.ndarray]:
+        query = works[0].query
+        at_once = max(1, PART_BYTES // (8 * max(1, query.size)))
+        parts = [works[start : start + at_once] for start in range(0, len(works), at_once)]
+        return [noised for part in parts for noised in _noised(part, query)]
+
+
+def _noised(works: Sequence[NoisedSum], query: Query) -> Iterator[np.ndarray]:
+    encoding = None if query.encoding is None else encoding_of(query, FixedPoint)
+    places, vectors = bounded_matrix([work.row for work in works])
+    contributions = dict(zip(places, vectors.numpy()))
+    for place, work in enumerate(works):
+        signal = np.zeros(query.size)
+        user = work.row.user
+        if place in contributions and user is not None:
+            signal += work.silo.weights[user.unit] * contributions[place]
+        noise = work.row.draw()
+        if encoding is None:
+            signal += noise
+        yield signal if encoding is None else encoding.encode(signal, work.silo.name, noise)
 
 
 def _add_weighted(signal: np.ndarray, weights: np.ndarray, vectors: Tensor) -> None:

@@ -1,9 +1,8 @@
 """As many partitions of a number of peers as the constructions here give.
 
 The better of two constructions comes first (`transversal`, `starters`). If neither reaches the
-bound, an exact search for a starter within a fixed number of steps (`search`) follows, then seeded
-randomised runs. The result depends only on the numbers, so that every peer computes the same
-groups.
+bound, seeded randomised runs follow. The result depends only on the numbers, so that every peer
+computes the same groups.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from functools import cache
 
 from fedpriv.topology.groups import Partitions, check, group_sizes, most_partitions, partition
 from fedpriv.topology.randomised import best_randomised
-from fedpriv.topology.search import found_starter
 from fedpriv.topology.starters import known_starter
 from fedpriv.topology.transversal import line_partitions, side_by_side
 
@@ -27,8 +25,6 @@ def designed(n: int, size: int) -> Partitions:
     if sizes is None:
         return ()
     partitions = _constructed(n, size) if n % size == 0 else ()
-    if len(partitions) < most_partitions(sizes):
-        partitions = max(partitions, found_starter(n, size), key=len)
     if len(partitions) < most_partitions(sizes):
         partitions = max(partitions, best_randomised(sizes, SEED), key=len)
     check(partitions, n, sizes)

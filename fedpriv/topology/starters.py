@@ -1,4 +1,4 @@
-"""Partitions from one of them, moved round a circle: difference families, found by search.
+"""Partitions from one of them, moved round a circle: difference families.
 
 The points are c copies of the integers modulo m, and f more points that stay where they are. Point
 x of copy i is the number i * m + x. A starter is one partition in which no two pairs are moved onto

@@ -22,7 +22,7 @@ def line_partitions(size: int, modulus: int) -> Partitions:
     if modulus >= size and modulus in POLYNOMIALS:
         return tuple(
             partition(
-                [c * modulus + (a ^ _product(c, b, modulus)) for c in range(size)]
+                [c * modulus + (a ^ product(c, b, modulus)) for c in range(size)]
                 for a in range(modulus)
             )
             for b in range(modulus)
@@ -43,17 +43,17 @@ make. An element is the number whose bits are the coefficients of a polynomial; 
 ors."""
 
 
-def _product(x: int, y: int, elements: int) -> int:
+def product(x: int, y: int, elements: int) -> int:
     """The product of two elements of the field."""
-    product = 0
+    total = 0
     while y:
         if y & 1:
-            product ^= x
+            total ^= x
         x = x << 1
         y = y >> 1
         if x & elements:
             x ^= POLYNOMIALS[elements]
-    return product
+    return total
 
 
 def side_by_side(partitions: Partitions, copies: int, modulus: int) -> Partitions:

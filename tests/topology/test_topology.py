@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from fedpriv.topology.design import SEED, designed
 from fedpriv.topology.groups import check, group_sizes, most_partitions
 from fedpriv.topology.randomised import best_randomised, randomised
-from fedpriv.topology.search import found_starter
 from fedpriv.topology.starters import known_starter, starters
-from fedpriv.topology.transversal import POLYNOMIALS, _product, line_partitions
+from fedpriv.topology.transversal import POLYNOMIALS, line_partitions, product
 
 TRIPLES = [n for n in range(3, 61, 3) if n not in (12, 18)]
 FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 56, 60]
@@ -83,11 +82,11 @@ def test_lines_over_fields_of_two_four_and_more_elements(n, size, partitions):
 def test_products_are_those_of_a_field(elements):
     numbers = range(1, elements)
     for x in numbers:
-        assert sorted(_product(x, y, elements) for y in numbers) == list(numbers)
+        assert sorted(product(x, y, elements) for y in numbers) == list(numbers)
         for y in numbers:
-            assert _product(x, y, elements) == _product(y, x, elements)
+            assert product(x, y, elements) == product(y, x, elements)
             assert all(
-                _product(x, y ^ z, elements) == _product(x, y, elements) ^ _product(x, z, elements)
+                product(x, y ^ z, elements) == product(x, y, elements) ^ product(x, z, elements)
                 for z in numbers
             )
 
@@ -96,13 +95,6 @@ def test_every_starter_of_the_table_is_optimal_and_valid():
     for n, size in starters():
         check(known_starter(n, size), n, (size,) * (n // size))
         assert len(known_starter(n, size)) == most_partitions((size,) * (n // size))
-
-
-@pytest.mark.parametrize(("n", "size"), [(15, 3), (16, 4), (24, 3), (24, 4)])
-def test_the_search_finds_starters_by_itself(n, size):
-    partitions = found_starter(n, size)
-    check(partitions, n, (size,) * (n // size))
-    assert len(partitions) == most_partitions((size,) * (n // size))
 
 
 def test_randomised_runs_find_what_the_specification_has_seen():

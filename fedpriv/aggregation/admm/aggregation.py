@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import RELEASED_MODEL, SILO
 from fedpriv.aggregation.admm.knowledge import first_leak
-from fedpriv.aggregation.admm.peer import AdmmPeer, Procedure
+from fedpriv.aggregation.admm.peer import AdmmPeer
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.base import (
     AbortPolicy,
@@ -231,15 +231,11 @@ class Admm(Aggregation):
         return ThreatModel((released, peer), learners=(), assumptions=assumptions)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> AdmmPeer:
-        procedure = Procedure(
-            topology=self.partitions,
-            penalty=self.penalty,
-            iterations=self.most_iterations,
-            tolerance=self.tolerance,
-            by_records=self.average == "records",
-            ring=FixedPoint(64, self.range, len(silos)) if self.masking else None,
-        )
-        return AdmmPeer(name, silos, weighting, procedure)
+        return AdmmPeer(name, silos, weighting, self)
+
+    def ring(self, n_silos: int) -> FixedPoint | None:
+        """How masked messages become integers; None: they are not masked."""
+        return FixedPoint(64, self.range, n_silos) if self.masking else None
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
         raise ValueError(f"admm has no helper {name}")

@@ -10,7 +10,7 @@ wait for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import bounded_weights
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.admm.penalty import Penalty
+    from fedpriv.aggregation.admm.aggregation import Admm
     from fedpriv.topology.groups import Partitions
 
 Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", "check"
@@ -37,26 +37,6 @@ Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", 
 PRESENT, DONE = "present", "done"
 """First and last phase: of the set-up, and of an average."""
 DIGEST_BYTES = 32
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """What all peers follow.
-
-    topology: the partitions, by number of peers.
-    penalty: rho of each iteration.
-    iterations: most iterations.
-    tolerance: stop when no coordinate moves by more; None: never early.
-    by_records: whether the average is weighted by records.
-    ring: encoding of masked messages; None: messages are not masked.
-    """
-
-    topology: Callable[[int], Partitions]
-    penalty: Penalty
-    iterations: int
-    tolerance: float | None
-    by_records: bool
-    ring: FixedPoint | None
 
 
 @dataclass(repr=False)
@@ -70,7 +50,7 @@ class AdmmPeer(WeightedSilo):
     given_up: digests of the vectors of aborted aggregations.
     """
 
-    procedure: Procedure
+    aggregation: Admm
     shares: Mapping[str, float] = field(init=False)
     spent: Serial = (0, 0)
     under_way: bytes | None = None
@@ -86,14 +66,15 @@ class AdmmPeer(WeightedSilo):
         post = task.post(self.name, self.signer)
         yield from _from_all(post, PRESENT, b"", present, Raw(0))  # who is silent is left out
         self.shares = dict.fromkeys(present, 1 / len(present))
-        if not (self.weighting.needs_counts or self.procedure.by_records):
+        by_records = self.aggregation.average == "records"
+        if not (self.weighting.needs_counts or by_records):
             self.weights = self.own_weights(counts)
             return
         schema = Array(np.int64, counts.shape, low=0, high=MAX_RECORDS)
         known = yield from _from_all(post, COUNTS, counts, present, schema)
         table = np.stack([known.get(name, np.zeros_like(counts)) for name in self.silos])
         self.weights = bounded_weights(self.weighting.weights(table))[self.silos.index(self.name)]
-        if self.procedure.by_records:
+        if by_records:
             totals = table.sum(axis=1)
             shares = dict(zip(self.silos, (totals / max(totals.sum(), 1)).tolist()))
             self.shares = {name: shares[name] for name in present}
@@ -110,9 +91,14 @@ class AdmmPeer(WeightedSilo):
         dual = streams.random(query.size)
         post = query.post(self.name, self.signer)
         peers = invited_silos(query)
-        partitions = self.procedure.topology(len(peers))
         exchange = _Exchange(
-            post, self.procedure, peers, self.shares, size=query.size, partitions=partitions
+            post,
+            self.aggregation,
+            peers,
+            self.shares,
+            size=query.size,
+            partitions=self.aggregation.partitions(len(peers)),
+            ring=self.aggregation.ring(len(self.silos)),
         )
         z = yield from exchange.run(Averaging(vector, dual))
         self.under_way, self.done = None, self.under_way
@@ -142,22 +128,25 @@ class _Exchange:
     """One aggregation.
 
     peers: all peers, in an order that all of them know; the partitions number them in this order.
+    ring: encoding of masked messages; None: messages are not masked.
     """
 
     post: Post
-    procedure: Procedure
+    aggregation: Admm
     peers: tuple[str, ...]
     shares: Mapping[str, float]
     size: int
     partitions: Partitions
+    ring: FixedPoint | None
 
     def run(self, own: Averaging) -> Generator[Mail, Mail, np.ndarray]:
         """The average, once all peers have the same."""
-        for iteration in range(1, self.procedure.iterations + 1):
-            rho = self.procedure.penalty.at(iteration)
+        tolerance = self.aggregation.tolerance
+        for iteration in range(1, self.aggregation.most_iterations + 1):
+            rho = self.aggregation.penalty.at(iteration)
             z = yield from self._iteration(iteration, own.message(rho))
             moved = own.take(z, rho)
-            if self.procedure.tolerance is not None and moved <= self.procedure.tolerance:
+            if tolerance is not None and moved <= tolerance:
                 break
         others = _without(self.post.name, self.peers)
         yield from self._compared(
@@ -169,10 +158,10 @@ class _Exchange:
         partition = self.partitions[(number - 1) % len(self.partitions)]
         groups = [tuple(self.peers[place] for place in group) for group in partition]
         at = next(place for place, group in enumerate(groups) if self.post.name in group)
-        if self.procedure.ring is None:
+        if self.ring is None:
             own = yield from self._group_sum(number, y, groups[at])
         else:
-            own = yield from self._masked_sum(number, y, groups[at], self.procedure.ring)
+            own = yield from self._masked_sum(number, y, groups[at], self.ring)
         if len(groups) == 1:
             return own
         return (yield from self._sum_of_groups(number, own, groups, at))

@@ -59,10 +59,10 @@ from fedpriv.aggregation.base import (
     Estimate,
     HelperProtocol,
     SiloProtocol,
+    encoding_of,
     require_setting,
 )
-from fedpriv.aggregation.private_weighting.integers import slot_encoding
-from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
+from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
 from fedpriv.aggregation.weighted import PINNED
 from fedpriv.algorithms.base import Algorithm
@@ -116,15 +116,21 @@ class PrivateWeighting(Aggregation):
 
     def threat_model(self) -> ThreatModel:
         released, server, silo = OBSERVERS
+        flawed = factored = None
+        if self.variant == "paper":
+            flawed = (
+                "aggregation.variant=paper lets the decrypted sum and the ciphertexts reveal "
+                "record counts and updates"
+            )
+        if self.key_bits < SAFE_KEY_BITS:
+            factored = (
+                f"aggregation.key_bits={self.key_bits} can be factored; then a silo reads all "
+                "record counts"
+            )
         observers = (
-            Observer(released, sees_sample=False, why_uncertified=self._gives_away()),
-            Observer(server, sees_sample=not self.oblivious, why_uncertified=self._gives_away()),
-            Observer(
-                silo,
-                sees_sample=False,
-                own_shares=1,
-                why_uncertified=self._gives_away() or self._factored(),
-            ),
+            Observer(released, sees_sample=False, why_uncertified=flawed),
+            Observer(server, sees_sample=not self.oblivious, why_uncertified=flawed),
+            Observer(silo, sees_sample=False, own_shares=1, why_uncertified=flawed or factored),
         )
         assumptions = (
             PINNED,
@@ -134,24 +140,6 @@ class PrivateWeighting(Aggregation):
         )
         return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
 
-    def _gives_away(self) -> str | None:
-        """Why nothing is certified against anybody."""
-        if self.variant == "paper":
-            return (
-                "aggregation.variant=paper lets the decrypted sum and the ciphertexts reveal "
-                "record counts and updates"
-            )
-        return None
-
-    def _factored(self) -> str | None:
-        """Why nothing is certified against a party with ciphertexts and without the key."""
-        if self.key_bits < SAFE_KEY_BITS:
-            return (
-                f"aggregation.key_bits={self.key_bits} can be factored; then a silo reads all "
-                "record counts"
-            )
-        return None
-
     def adapt(self, algo: Algorithm) -> Algorithm:
         allowed = "private_weighting serves weights n_su / N_u alone (algo.weighting=records)"
         records = algo.contributors.weighting == RecordWeighting()
@@ -160,20 +148,9 @@ class PrivateWeighting(Aggregation):
             as_options(algo.contributors.rate)
         return algo
 
-    @property
-    def _procedure(self) -> ProtocolSettings:
-        return ProtocolSettings(
-            key_bits=self.key_bits,
-            n_max=self.n_max,
-            count_cap=self.count_cap,
-            oblivious=self.oblivious,
-            workers=self.workers,
-            sound=self.variant == "sound",
-        )
-
     def count_limit(self, n_silos: int) -> int:
         """Most records of a user that may count in one silo."""
-        return self._procedure.count_limit(n_silos)
+        return count_limit(self.n_max, self.count_cap, n_silos)
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
@@ -195,7 +172,7 @@ class PrivateWeighting(Aggregation):
     def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate:
         from fedpriv.aggregation.private_weighting.cost import Timings, predict
 
-        layout = slot_encoding(query).layout
+        layout = encoding_of(query, SlotEncoding).layout
         size = query.size
         timings = Timings.measure(self.key_bits)
         cost = predict(
@@ -229,16 +206,9 @@ class PrivateWeighting(Aggregation):
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
         from fedpriv.aggregation.private_weighting.silo import PrivateWeightingSilo
 
-        _require_records(weighting)
-        return PrivateWeightingSilo(name, tuple(sorted(silos)), self._procedure)
+        return PrivateWeightingSilo(name, tuple(sorted(silos)), self)
 
     def helper(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> HelperProtocol:
         from fedpriv.aggregation.private_weighting.server import PrivateWeightingServer
 
-        _require_records(weighting)
-        return PrivateWeightingServer(tuple(sorted(silos)), self._procedure)
-
-
-def _require_records(weighting: Weighting) -> None:
-    if weighting != RecordWeighting():
-        raise ValueError("private weighting serves weights n_su / N_u alone")
+        return PrivateWeightingServer(tuple(sorted(silos)), self)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fedpriv.aggregation.base import encoding_of
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers
-from fedpriv.encoding.slots import SlotEncoding
-from fedpriv.rounds.query import Query
 
 
 def blind(n: int, seed: bytes, user: int) -> int:
@@ -34,8 +31,3 @@ def cancelling_masks(
         masks = shared_integers(n, count, seed=seed, purpose=purpose)
         sums = [s + m if peer > name else s - m for s, m in zip(sums, masks)]
     return sums
-
-
-def slot_encoding(query: Query) -> SlotEncoding:
-    """How the query's messages are placed in plaintexts."""
-    return encoding_of(query, SlotEncoding)

@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gmpy2 import invert, mpz
 
-from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol
+from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, encoding_of
 from fedpriv.aggregation.private_weighting.counts import refuse_none
-from fedpriv.aggregation.private_weighting.integers import slot_encoding
-from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     options_to_hide,
@@ -26,11 +24,22 @@ from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
 from fedpriv.crypto.paillier.keys import DecryptionKey, generate_key
 from fedpriv.crypto.paillier.modulus_proof import prove_modulus
 from fedpriv.crypto.paillier.parallel import map_evenly
+from fedpriv.crypto.prg import KEY_BYTES
+from fedpriv.crypto.sealing import TAG_BYTES
 from fedpriv.crypto.uniform_integers import from_bytes, width
+from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, at_fault, blaming
 from fedpriv.parties.schema import Raw, Table
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
+
+if TYPE_CHECKING:
+    from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+
+SEED, REQUESTS, OFFERS = "sealed seed", "requests", "offers"
+"""Phases that no other aggregation has."""
+SEALED_SEED = KEY_BYTES + TAG_BYTES
+"""Bytes of the sealed common seed."""
 
 
 @dataclass(repr=False)
@@ -38,14 +47,14 @@ class PrivateWeightingServer(HelperProtocol):
     """A server that decrypts sums, and learns no counts.
 
     silos: all silos, sorted; the first one leads the set-up.
-    procedure: what all parties agree on.
+    aggregation: what all parties agree on.
     key: of the silos' sums; None before the set-up.
     inverses: of the blinded totals, by user.
     encrypted: all inverses under the key, since the first query in which everybody takes part.
     """
 
     silos: tuple[str, ...]
-    procedure: ProtocolSettings
+    aggregation: PrivateWeighting
     key: DecryptionKey | None = None
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None
@@ -57,7 +66,7 @@ class PrivateWeightingServer(HelperProtocol):
         Raises CountsRefusedError for users whose blinded total is zero, AggregationAbortedError
         for a missing message.
         """
-        key = generate_key(self.procedure.key_bits)
+        key = generate_key(self.aggregation.key_bits)
         leader = self.silos[0]
         n = key.public.n
         n_users = task.n_units
@@ -87,11 +96,11 @@ class PrivateWeightingServer(HelperProtocol):
         SlotOverflowError for a sum beyond its public bound.
         """
         key = self.key
-        layout = slot_encoding(query).layout
+        layout = encoding_of(query, SlotEncoding).layout
         if key is None:
             raise RuntimeError("private weighting needs a set-up before the first query")
         down = replace(broadcast, sampled=None)  # only the ciphertexts may depend on the sample
-        options = options_to_hide(query.user_rate, self.procedure.oblivious)
+        options = options_to_hide(query.user_rate, self.aggregation.oblivious)
         post = query.post(SERVER, self.signer)
         columns = layout.columns(query.size)
         answers = Expected(MESSAGE, Raw(columns * key.public.ciphertext_bytes), self.silos)
@@ -108,7 +117,7 @@ class PrivateWeightingServer(HelperProtocol):
         products = multiply(key.public, messages)
         decrypt = partial(_decrypted, key)
         with at_fault(SERVER):
-            totals = map_evenly(decrypt, products, self.procedure.workers)
+            totals = map_evenly(decrypt, products, self.aggregation.workers)
         return Total(layout.decode(layout.unpack(totals, key.public.n, query.size)), self.silos)
 
     def _encrypted_inverses(self, key: DecryptionKey, query: Query) -> bytes:

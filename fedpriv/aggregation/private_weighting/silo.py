@@ -7,21 +7,28 @@ import secrets
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from gmpy2 import mpz
 
-from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, Respond, SiloProtocol
+from fedpriv.aggregation.base import (
+    BROADCAST,
+    MESSAGE,
+    SERVER,
+    Respond,
+    SiloProtocol,
+    encoding_of,
+)
 from fedpriv.aggregation.private_weighting.counts import refuse_many
-from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
-from fedpriv.aggregation.private_weighting.phases import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.procedure import ProtocolSettings
+from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     choices,
     options_to_hide,
     transfer_session,
 )
+from fedpriv.aggregation.private_weighting.server import OFFERS, REQUESTS, SEALED_SEED, SEED
 from fedpriv.aggregation.private_weighting.weighted_product import (
     add_and_rerandomise,
     raise_to_factors,
@@ -51,6 +58,9 @@ from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
 from fedpriv.rounds.query import Query, SetUp
 from fedpriv.training.contributions import Contributions
 
+if TYPE_CHECKING:
+    from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+
 
 @dataclass(repr=False)
 class PrivateWeightingSilo(SiloProtocol):
@@ -58,7 +68,7 @@ class PrivateWeightingSilo(SiloProtocol):
 
     name: of this silo.
     silos: all silos, sorted; the first one leads the set-up.
-    procedure: what all parties agree on.
+    aggregation: what all parties agree on.
     public: the server's key; None before the set-up.
     counts: records that count, (n_users,) int64.
     pair_seeds: for masks, by the other silo.
@@ -71,7 +81,7 @@ class PrivateWeightingSilo(SiloProtocol):
 
     name: str
     silos: tuple[str, ...]
-    procedure: ProtocolSettings
+    aggregation: PrivateWeighting
     public: EncryptionKey | None = None
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pair_seeds: dict[str, bytes] = field(default_factory=dict)
@@ -86,15 +96,15 @@ class PrivateWeightingSilo(SiloProtocol):
 
         Raises CountsRefusedError for a count above the limit, before anything is sent.
         """
-        limit = self.procedure.count_limit(len(self.silos))
-        if self.procedure.count_cap is not None:
+        limit = self.aggregation.count_limit(len(self.silos))
+        if self.aggregation.count_cap is not None:
             counts = np.minimum(counts, limit)
         refuse_many(self.name, counts, limit)
         private = x25519.PrivateKey.generate()
         post = task.post(self.name, self.signer)
         own = private.public.raw
         keys_of_all = Table(self.silos, signed_key_schema(self.signer))
-        bits = self.procedure.key_bits
+        bits = self.aggregation.key_bits
         schema = Parts((Raw(-(-bits // 8)), Raw(proof_bytes(bits)), keys_of_all))
         answer = yield from post.ask(KEY, SERVER, signed_key(post, own), (KEYS, schema))
         raw, proof, signed = answer
@@ -124,11 +134,11 @@ class PrivateWeightingSilo(SiloProtocol):
         The server learns r_u N_u modulo n for a random unit r_u, and so the greatest common divisor
         of N_u and n. Nothing is learned from it if n is prime to all possible N_u.
         """
-        bits = self.procedure.key_bits
+        bits = self.aggregation.key_bits
         if n.bit_length() != bits or n % 2 == 0:
             raise ValueError(f"a modulus of {n.bit_length()} bits, not an odd one of {bits}")
         public = EncryptionKey(n)
-        check_modulus(public, proof, session, prime_to=lcm_up_to(self.procedure.n_max))
+        check_modulus(public, proof, session, prime_to=lcm_up_to(self.aggregation.n_max))
         return public
 
     def query(self, query: Query, respond: Respond) -> Party:
@@ -139,7 +149,7 @@ class PrivateWeightingSilo(SiloProtocol):
         that leaves a silo out or whose masks are used up.
         """
         public = self.public
-        encoding = slot_encoding(query)
+        encoding = encoding_of(query, SlotEncoding)
         if public is None or len(query.invited) != len(self.silos):
             raise RuntimeError(
                 "private weighting needs every silo in set-up and queries: masks would not cancel"
@@ -148,7 +158,7 @@ class PrivateWeightingSilo(SiloProtocol):
             raise RuntimeError(f"{self.name} has used its masks of round {query.round} already")
         self.spent = query.serial
         post = query.post(self.name, self.signer)
-        options = options_to_hide(query.user_rate, self.procedure.oblivious)
+        options = options_to_hide(query.user_rate, self.aggregation.oblivious)
         size = len(self.counts) * public.ciphertext_bytes if options is None else ELEMENT_BYTES
         schema = Parts((query.broadcast_schema, Raw(size)))
         received = yield from post.receive_all(Expected(BROADCAST, schema, (SERVER,)))
@@ -158,7 +168,7 @@ class PrivateWeightingSilo(SiloProtocol):
             users, coefficients = _collect(job.contributions, encoding, query.size)
         if options is not None:
             raw = yield from self._choose(post, public, query, raw, options=options)
-        sound = self.procedure.sound
+        sound = self.aggregation.variant == "sound"
         with at_fault(self.name):
             self._raise_powers(public, raw, encoding)
             products = self._products(public, users, coefficients, encoding=encoding)
@@ -226,7 +236,7 @@ class PrivateWeightingSilo(SiloProtocol):
             blind(public.n, self.common_seed, user) * int(self.counts[user]) * lcm for user in users
         ]
         powers = raise_to_factors(
-            public, [inverses[user] for user in users], factors, workers=self.procedure.workers
+            public, [inverses[user] for user in users], factors, workers=self.aggregation.workers
         )
         self.powers = dict(zip(users, powers))
         self.powers_of = powers_of
@@ -245,7 +255,7 @@ class PrivateWeightingSilo(SiloProtocol):
         if not users:
             return [mpz(1)] * layout.columns(coefficients.shape[1])
         powers = [self.powers[user] for user in users]
-        workers = self.procedure.workers
+        workers = self.aggregation.workers
         return weighted_product(public, powers, coefficients, layout=layout, workers=workers)
 
     def _dither(self, query: Query) -> Callable[[int], int]:

@@ -171,15 +171,15 @@ class SecAgg(RingAggregation):
         )
 
     def cohort_size(self, n_invited: int) -> CohortSize:
-        self._sparse(n_invited)
-        return CohortSize(self._numbers(n_invited)[1])
+        self.sparse_graph(n_invited)
+        return CohortSize(self.numbers(n_invited)[1])
 
     def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
         """The graph and how likely it fails. Seconds depend on the machines."""
         if self.neighbours is None:
             return None
         assumed = self._assumed(len(query.invited))
-        sparse = self._sparse(len(query.invited))
+        sparse = self.sparse_graph(len(query.invited))
         if sparse is None:
             return Estimate(
                 ("secagg: complete graph; no sparse one that is safe saves half of it",)
@@ -192,17 +192,17 @@ class SecAgg(RingAggregation):
 
         told: digest of the broadcast.
         """
-        threshold, cohort, candidates = self._numbers(len(query.invited))
+        threshold, cohort, candidates = self.numbers(len(query.invited))
         return Terms(
             stamp=(query.session, *query.serial, told),
             threshold=threshold,
             cohort=cohort,
             candidates=candidates,
-            topology=self._sparse(len(query.invited)) or Complete(threshold),
+            topology=self.sparse_graph(len(query.invited)) or Complete(threshold),
             encoding=ring_encoding(query),
         )
 
-    def _numbers(self, silos: int) -> tuple[int, int, int]:
+    def numbers(self, silos: int) -> tuple[int, int, int]:
         """Threshold, cohort and candidates. Raises ConfigError for numbers that do not fit, or with
         which a cheating server could learn more than one sum."""
         candidates = silos if self.candidates is None else self.candidates
@@ -257,11 +257,11 @@ class SecAgg(RingAggregation):
         ):
             require(holds, f"aggregation.{key}", getattr(setting, key), f"{why}; nearest: {near}")
 
-    def _sparse(self, silos: int) -> Sparse | None:
+    def sparse_graph(self, silos: int) -> Sparse | None:
         """The sparse graph; None for the complete one."""
         if self.neighbours is None:
             return None
-        _, cohort, candidates = self._numbers(silos)
+        _, cohort, candidates = self.numbers(silos)
         assumed = self._assumed(silos)
         if not isinstance(self.neighbours, int):
             least = assumed.least(self.security_bits, self.correctness_bits)
@@ -271,7 +271,7 @@ class SecAgg(RingAggregation):
         return assumed.required(self.neighbours, self.security_bits, self.correctness_bits)
 
     def _assumed(self, silos: int) -> Assumed:
-        threshold, cohort, candidates = self._numbers(silos)
+        threshold, cohort, candidates = self.numbers(silos)
         missing = floor(self.dropouts * candidates + ROUNDING)
         left_out, most = candidates - cohort, candidates - threshold
         numbers = f"of {candidates} candidates, for the cohort of {cohort} and the threshold"
@@ -324,7 +324,7 @@ class SecAggSilo(WeightedSilo):
             made.append((yield from self.summed(query, job)))
 
         terms = self.aggregation.terms(query, post.told(SERVER))
-        member = self._member(
+        member = self.member(
             query,
             job,
             post=post,
@@ -337,7 +337,7 @@ class SecAggSilo(WeightedSilo):
         )
         yield from member.run()
 
-    def _member(self, query: Query, job: LocalJob, **common: Any) -> Member:
+    def member(self, query: Query, job: LocalJob, **common: Any) -> Member:
         """This silo's part in a query.
 
         common: arguments of every member.
@@ -352,7 +352,7 @@ class SecAggServer(WeighingServer):
     aggregation: SecAgg
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        collector = self._collector(
+        collector = self.collector(
             query,
             post=query.post(SERVER, self.signer),
             terms=self.aggregation.terms(query, digest_of(broadcast)),
@@ -362,7 +362,7 @@ class SecAggServer(WeighingServer):
         )
         return (yield from collector.run(broadcast))
 
-    def _collector(self, query: Query, **common: Any) -> Collector:
+    def collector(self, query: Query, **common: Any) -> Collector:
         """The server's part in a query.
 
         common: arguments of every collector.

@@ -113,15 +113,13 @@ class Assumed:
         colluding = hypergeom.pmf(np.arange(degree + 1), self.cohort - 1, self.colluding, degree)
         deceived = binom.pmf(np.arange(degree + 2), degree + 1, self.deceived)
         against = np.convolve(colluding, deceived)
-        enough = min(graph.share_threshold, 2 * graph.share_threshold - (degree + 1))
+        enough = min(graph.shares, 2 * graph.shares - (degree + 1))
         return Failure(
             secrets=_log2(n * against[max(enough, 0) :].sum()) if enough > 0 else 0.0,
             connection=_log2(
                 n * hypergeom.sf(half - graph.slack - 1, self.cohort, self.colluding, half)
             ),
-            shares=_log2(
-                n * hypergeom.sf(degree - graph.share_threshold, n - 1, self.missing, degree)
-            ),
+            shares=_log2(n * hypergeom.sf(degree - graph.shares, n - 1, self.missing, degree)),
             stretches=_log2(n * hypergeom.sf(graph.slack, n, n - self.cohort, half)),
         )
 
@@ -144,7 +142,7 @@ class Assumed:
         failure = self.failure(graph)
         return [
             f"secagg: {graph.degree} neighbours out of {self.candidates - 1}, "
-            f"{graph.share_threshold} shares reveal a secret, at most {graph.slack} of "
+            f"{graph.shares} shares reveal a secret, at most {graph.slack} of "
             f"{graph.degree // 2} in a row left out; assuming that {self.colluding} silos collude "
             f"and {self.missing} drop out",
             "in each query the graph fails to protect with a probability of "

@@ -12,7 +12,6 @@ several keys of colluding silos, and take the order that it likes best. `degrees
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,109 +24,77 @@ from fedpriv.crypto.prg import add_masks
 
 
 @dataclass(frozen=True)
-class Graph(ABC):
-    """One query's candidates and the symmetric relation of neighbours.
+class Graph:
+    """One query's candidates and the symmetric relation of neighbours. Here all are neighbours, so
+    that any set holds together.
 
     names: of the candidates, sorted.
     """
 
     names: tuple[str, ...]
 
-    @abstractmethod
     def around(self, name: str) -> tuple[str, ...]:
         """The silo and its neighbours, sorted by name. They hold shares of its secrets."""
-
-    @abstractmethod
-    def holds_together(self, chosen: Collection[str]) -> bool:
-        """Whether masks among these silos hide all but their sum, whichever silos collude."""
-
-    @abstractmethod
-    def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
-        """The silos that sign the chosen set and reveal shares."""
-
-
-class Topology(ABC):
-    """The part of the graph that is fixed before a query.
-
-    receipts: whether each silo signs, with its message, for whom it has masked, and witnesses sign
-        a set only after they have seen the receipts of all its silos.
-    """
-
-    receipts: ClassVar[bool]
-
-    @property
-    @abstractmethod
-    def shares(self) -> int:
-        """How many shares reveal a secret. A silo refuses a neighbourhood with fewer silos."""
-
-    @abstractmethod
-    def graph(self, session: bytes, names: Iterable[str]) -> Graph:
-        """The graph over these candidates."""
-
-    @abstractmethod
-    def drawn(self, signers: Collection[str]) -> list[str]:
-        """The signers whose signatures a silo checks."""
-
-
-@dataclass(frozen=True)
-class Complete(Topology):
-    """All candidates are neighbours (Bonawitz et al. 2017)."""
-
-    receipts = True
-    threshold: int
-
-    @property
-    def shares(self) -> int:
-        return self.threshold
-
-    def graph(self, session: bytes, names: Iterable[str]) -> CompleteGraph:
-        return CompleteGraph(tuple(sorted(names)))
-
-    def drawn(self, signers: Collection[str]) -> list[str]:
-        return sorted(signers)
-
-
-@dataclass(frozen=True)
-class CompleteGraph(Graph):
-    """All candidates are neighbours, so that any set holds together."""
-
-    def around(self, name: str) -> tuple[str, ...]:
         return self.names
 
     def holds_together(self, chosen: Collection[str]) -> bool:
+        """Whether masks among these silos hide all but their sum, whichever silos collude."""
         return True
 
     def witnesses(self, delivered: set[str], chosen: set[str]) -> set[str]:
-        """All that have delivered. Without receipts it would have to be the chosen silos only: the
-        mask keys of the others are revealed, and open their masks with every silo that was told
-        another list of sharers (`threat_model`)."""
+        """The silos that sign the chosen set and reveal shares: all that have delivered.
+
+        Without receipts it would have to be the chosen silos only: the mask keys of the others are
+        revealed, and open their masks with every silo that was told another list of sharers
+        (`threat_model`).
+        """
         return delivered
 
 
 @dataclass(frozen=True)
-class Sparse(Topology):
-    """Neighbours on a random ring (Bell et al. 2020).
+class Complete:
+    """The part of the graph that is fixed before a query: all candidates are neighbours (Bonawitz
+    et al. 2017).
+
+    receipts: whether each silo signs, with its message, for whom it has masked, and witnesses sign
+        a set only after they have seen the receipts of all its silos.
+    shares: how many shares reveal a secret. A silo refuses a neighbourhood with fewer silos.
+    """
+
+    receipts: ClassVar[bool] = True
+    shares: int
+
+    def graph(self, session: bytes, names: Iterable[str]) -> Graph:
+        """The graph over these candidates."""
+        return Graph(tuple(sorted(names)))
+
+    def drawn(self, signers: Collection[str]) -> list[str]:
+        """The signers whose signatures a silo checks."""
+        return sorted(signers)
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """The same, for neighbours on a random ring (Bell et al. 2020).
 
     degree: neighbours of a silo, an even number.
-    share_threshold: shares that reveal a secret, out of degree + 1.
+    shares: shares that reveal a secret, out of degree + 1.
     slack: most silos out of degree / 2 in a row that may be left out of a sum.
     checked: signatures that a silo verifies; each silo draws them from private randomness.
     """
 
-    receipts = False
+    receipts: ClassVar[bool] = False
     degree: int
-    share_threshold: int
+    shares: int
     slack: int
     checked: int
 
-    @property
-    def shares(self) -> int:
-        return self.share_threshold
-
-    def graph(self, session: bytes, names: Iterable[str]) -> RingGraph:
+    def graph(self, session: bytes, names: Iterable[str]) -> Graph:
+        """The graph over these candidates."""
         return RingGraph(tuple(sorted(names)), session, self.degree // 2, self.slack)
 
     def drawn(self, signers: Collection[str]) -> list[str]:
+        """The signers whose signatures a silo checks."""
         return SystemRandom().sample(sorted(signers), min(self.checked, len(signers)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.aggregation.secagg.graph import Topology
+from fedpriv.aggregation.secagg.graph import Complete, Sparse
 from fedpriv.crypto.digest import DIGEST_BYTES, digest
 from fedpriv.crypto.sealing import TAG_BYTES, seal, unseal
 from fedpriv.crypto.secret_sharing import LIMBS, PRIME
@@ -88,7 +88,7 @@ class Terms:
     threshold: int
     cohort: int
     candidates: int
-    topology: Topology
+    topology: Complete | Sparse
     encoding: FixedPoint
 
 

@@ -93,7 +93,7 @@ class Collector:
         )
         masked, receipts = self._with_receipts(deliveries, sharing_digest(session, sealed))
         delivered = sorted(masked)
-        chosen = self._chosen(delivered)
+        chosen = self.choose(delivered)
         self._demand(
             CHECK, graph.holds_together(chosen), "the silos left out are too close together"
         )
@@ -173,7 +173,7 @@ class Collector:
         """Schema of a silo's message in ShareKeys."""
         return Parts((Raw(DIGEST_BYTES), Table(roster, sealed_schema(), whole=False)))
 
-    def _chosen(self, delivered: list[str]) -> list[str]:
+    def choose(self, delivered: list[str]) -> list[str]:
         """U5, out of U4."""
         return self._draw(delivered, self.terms.cohort)
 

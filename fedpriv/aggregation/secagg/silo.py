@@ -129,12 +129,12 @@ class Member:
     def _around(self) -> set[str]:
         return set(self.graph.around(self.name))
 
-    def _witnesses(self) -> set[str]:
+    def witnesses(self) -> set[str]:
         return self.graph.witnesses(self.delivered, self.chosen)
 
     def _signatures(self) -> Schema:
         """Schema of the witnesses' signatures."""
-        return Table(self._witnesses(), Raw(SIGNATURE_BYTES), whole=False)
+        return Table(self.witnesses(), Raw(SIGNATURE_BYTES), whole=False)
 
     def _letters(self) -> Schema:
         """Schema: which candidates, in order, have shared; what they have sealed for this silo."""
@@ -237,7 +237,7 @@ class Member:
             self.graph.holds_together(self.chosen),
             "the set leaves out too many neighbours in a row",
         )
-        self._demand(CHECK, self.name in self._witnesses(), "it is asked about a set without it")
+        self._demand(CHECK, self.name in self.witnesses(), "it is asked about a set without it")
         self._check_receipts(receipts)
         return self.signer.key.sign(set_statement(self.purpose, chosen))
 
@@ -273,7 +273,7 @@ class Member:
         for name in self.terms.topology.drawn(signatures):
             right = self.signer.registry[name].verifies(signatures[name], statement)
             self._demand(UNMASK, right, f"{name} signed another set")
-        return {peer: self._open(peer, sealed) for peer, sealed in self.sealed.items()} | {
+        return {peer: self.opened(peer, sealed) for peer, sealed in self.sealed.items()} | {
             self.name: self.own
         }
 
@@ -284,7 +284,7 @@ class Member:
             own=self.channel, peer=peer, session=self.session, sender=sender, receiver=receiver
         )
 
-    def _open(self, sender: str, sealed: bytes) -> np.ndarray:
+    def opened(self, sender: str, sealed: bytes) -> np.ndarray:
         try:
             opened = np.frombuffer(
                 self._envelope(sender, self.name).unseal(sealed), dtype=np.uint32

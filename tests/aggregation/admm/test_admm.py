@@ -2,7 +2,6 @@
 their bytes."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from peer_averages import SIZE, Peers, admm, vectors
 from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
-from fedpriv.encoding.levels import Levels
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -20,7 +18,6 @@ from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Federation
-from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.testing.faults import Faulty, alter, drop
 
 
@@ -356,15 +353,6 @@ def test_weights_by_records_would_undo_a_bound():
         )
     with pytest.raises(ConfigError, match="needs every silo"):
         admm().encoding(8, 1.0, federation, NoMechanism())
-
-
-def test_there_is_no_helper_and_no_grid_of_another_kind():
-    peers = Peers(admm(), 3)
-    with pytest.raises(ValueError, match="no helper"):
-        admm().helper("server", peers.names, OwnWeighting())
-    query = replace(peers.query(), encoding=Levels(levels=2, clip=1.0, trials=4, parties=3))
-    with pytest.raises(ValueError, match="messages need FixedPoint"):
-        peers.protocols["silo0"]._vector(None, query)
 
 
 @pytest.mark.parametrize("decay", [0.0, -0.5, math.inf])

@@ -14,7 +14,6 @@ from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.plan import Federation
-from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.training.optimizers import Sgd
 from fedpriv.util.streams import Streams
 
@@ -70,12 +69,9 @@ def events(aggregation, algo, mechanism=Gaussian(1.0, 5.0)):  # noqa: B008
     return {event.observer: event for event in query.events}
 
 
-def test_it_needs_clipping_and_weights_by_records():
+def test_it_needs_clipping():
     with pytest.raises(ConfigError, match="mechanism=none"):
         check(small(), algorithm(), NoMechanism())
-    for make in (small().silo, small().helper):
-        with pytest.raises(ValueError, match="n_su / N_u"):
-            make("silo0", ("silo0", "silo1"), UniformWeighting())
 
 
 def test_discrete_noise_is_drawn_on_the_grid_and_arrives_whole():

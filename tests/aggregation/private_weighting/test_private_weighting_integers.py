@@ -6,8 +6,10 @@ from private_sums import small
 from queries import query_for
 from scipy.stats import chisquare
 
+from fedpriv.aggregation.base import encoding_of
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks, slot_encoding
+from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks
+from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.util.streams import SystemGenerator
 
 SEED = bytes(range(32))
@@ -37,6 +39,6 @@ def test_masks_cancel_over_all_silos_and_only_there():
 
 
 def test_messages_of_another_kind_are_refused():
-    assert slot_encoding(query_for(small(), 3)).layout.n_max == 20
+    assert encoding_of(query_for(small(), 3), SlotEncoding).layout.n_max == 20
     with pytest.raises(ValueError, match="need SlotEncoding"):
-        slot_encoding(query_for(Plain(), 3))
+        encoding_of(query_for(Plain(), 3), SlotEncoding)

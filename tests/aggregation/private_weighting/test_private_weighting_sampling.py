@@ -5,7 +5,6 @@ from queries import SYSTEM, query_for
 from scipy.stats import binomtest, chisquare, fisher_exact, ks_2samp
 
 from fedpriv.aggregation.planner import Planner
-from fedpriv.aggregation.private_weighting.phases import REQUESTS
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     as_options,
@@ -14,6 +13,7 @@ from fedpriv.aggregation.private_weighting.sampling import (
     orders,
     transfer_session,
 )
+from fedpriv.aggregation.private_weighting.server import REQUESTS
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.crypto.uniform_integers import from_bytes
 from fedpriv.errors import ConfigError

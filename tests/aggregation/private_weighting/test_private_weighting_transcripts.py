@@ -7,7 +7,7 @@ from scipy.stats import ks_2samp, kstest, spearmanr
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.private_weighting.integers import blind
-from fedpriv.aggregation.private_weighting.phases import SEED
+from fedpriv.aggregation.private_weighting.server import SEED
 from fedpriv.aggregation.weighted import COUNTS, KEYS
 from fedpriv.crypto.uniform_integers import from_bytes
 

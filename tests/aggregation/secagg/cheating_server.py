@@ -11,6 +11,7 @@ from coalition_view import eliminated
 from parties_of_generators import SESSION
 from queries import query_for
 from secure_sums import names, ready
+from server_evaluator import ServerView, Setting
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
@@ -29,7 +30,6 @@ from fedpriv.aggregation.secagg.messages import (
     set_statement,
     sharing_digest,
 )
-from fedpriv.aggregation.secagg.threat_model import ServerView, Setting
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
@@ -122,7 +122,7 @@ class Attack:
         self.inputs = {n: self.query.encoding.encode(v, n) for n, v in vectors.items()}
         for name in self.honest:
             silo = self.protocols[name]
-            silo._member = self._remembering(type(silo)._member.__get__(silo), name)
+            silo.member = self._remembering(type(silo).member.__get__(silo), name)
         cast = self.protocols.query(self.query, updates)
         self.cast = {name: cast[name] for name in self.honest}
         for party in self.cast.values():
@@ -236,7 +236,7 @@ class Attack:
         }
         for peer in self.view.colluding:
             right[peer] = self.protocols[peer].signer.key.sign(statement)
-        return {peer: right[peer] for peer in sorted(right) if peer in member._witnesses()}
+        return {peer: right[peer] for peer in sorted(right) if peer in member.witnesses()}
 
     def _hold(self):
         """Collect the shares that the coalition has been given, or has from its own members."""

@@ -6,8 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from secure_sums import names
-
-from fedpriv.aggregation.secagg.threat_model import ALL, Claim, ServerView, Setting, Witnesses
+from server_evaluator import Claim, ServerView, Setting, Witnesses
 
 
 def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> ServerView:
@@ -27,7 +26,7 @@ def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> Server
     return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
 
 
-def two_sets(setting: Setting, checks=ALL) -> ServerView:
+def two_sets(setting: Setting) -> ServerView:
     """Half of the honest silos sign another set than the others."""
     every = names(setting.silos)
     honest = every[: setting.silos - setting.colluding]
@@ -37,20 +36,7 @@ def two_sets(setting: Setting, checks=ALL) -> ServerView:
         name: Claim(listed=everybody, sets=(sets[place % 2],)) for place, name in enumerate(honest)
     }
     colluding = everybody - set(honest)
-    return ServerView(setting=setting, claims=claims, colluding=colluding, checks=checks)
-
-
-def five_sets(checks=ALL) -> ServerView:
-    """Each of five silos is asked to sign another set of three, so that three are left out by
-    three."""
-    setting = Setting(silos=5, candidates=5, cohort=3, threshold=3)
-    everybody = frozenset(names(5))
-    left_out = ["01", "12", "02", "01", "23"]
-    claims = {
-        name: Claim(listed=everybody, sets=(everybody - {f"silo{i}" for i in out},))
-        for name, out in zip(names(5), left_out)
-    }
-    return ServerView(setting=setting, claims=claims, checks=checks)
+    return ServerView(setting=setting, claims=claims, colluding=colluding)
 
 
 def two_sessions(setting: Setting) -> ServerView:

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from cheating_server import Attack, unguarded
 from secure_sums import ready
+from server_evaluator import Setting, Witnesses
 from strategies_of_servers import random_view
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.graph import Sparse
-from fedpriv.aggregation.secagg.threat_model import Setting, Witnesses
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class OnRing(SecAgg):
 
     sparse: Sparse | None = None
 
-    def _sparse(self, silos):
+    def sparse_graph(self, silos):
         return self.sparse
 
 

@@ -14,9 +14,8 @@ from coalition_view import eliminated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from secure_sums import names
-from watched_rounds import KEY, SEED, MaskedRound, SecAggRound
+from watched_rounds import KEY, SEED, SecAggRound
 
-from fedpriv.aggregation import masked
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.silo import Member
 from fedpriv.crypto.prg import add_masks
@@ -103,7 +102,7 @@ class RevealsBoth(Member):
     """Answers with its shares of both of silo1's secrets."""
 
     def reveal(self, signatures):
-        shares = self.own if self.name == "silo1" else self._open("silo1", self.sealed["silo1"])
+        shares = self.own if self.name == "silo1" else self.opened("silo1", self.sealed["silo1"])
         return super().reveal(signatures) | dict(zip(("silo1's key", "silo1"), shares))
 
 
@@ -113,98 +112,19 @@ def test_both_secrets_of_a_silo_are_a_leak():
     assert {"silo0": 0, "silo1": 1, "silo2": 0, "silo3": 0} in round.leaks(set())
 
 
-class SendsItsSeed(Member):
-    """Sends its seed where its signature belongs."""
-
-    def consent(self, sets):
-        super().consent(sets)
-        return self.seed
-
-
-def test_secrets_in_the_clear_are_a_leak():
-    round = SecAggRound(SecAgg(threshold=3, cohort=4), [5, 5, 5, 5, 5], member=SendsItsSeed)
-    assert {(name, SEED) for name in names(5)} <= round.known(set())
-    assert round.leaks(set())  # the sum over all who delivered, one more than were chosen
-
-
-def masking(own, pairs, opposite=True):
-    """A silo that adds its own mask or not, those of some pairs, and perhaps with equal signs on
-    both sides."""
-
-    class Differently(Member):
-        def masked_input(self, letters):
-            vector = self.vector()  # given once, and masked in place
-            self.vector = vector.copy
-            _, receipt = super().masked_input(letters)
-            seeds = {peer: self.pairs[peer] for peer in self.sealed if pairs(self.name, peer)}
-            minus = [seed for peer, seed in seeds.items() if opposite and peer > self.name]
-            plus = [seed for seed in seeds.values() if seed not in minus] + [self.seed] * own
-            masked = add_masks(vector, plus, minus, purpose=self.purpose)
-            return masked, receipt
-
-    return Differently
-
-
-def watch(member):
-    """Four silos deliver, three of them are chosen; whose mask keys are revealed is the fourth and
-    the one gone."""
-    round = SecAggRound(SecAgg(threshold=3, cohort=3), [5, 5, 5, 5, 2], member=member)
-    (spared,) = set(names(4)) - round.chosen
-    return round, spared
-
-
-def test_the_masks_of_this_file_are_the_protocols():
-    check(watch(masking(own=True, pairs=lambda u, v: True))[0])
+class WithoutItsOwnMask(Member):
+    def masked_input(self, letters):
+        masked, receipt = super().masked_input(letters)
+        return add_masks(masked, [], [self.seed], purpose=self.purpose), receipt
 
 
 def test_own_masks_left_out_are_a_leak():
-    round, spared = watch(masking(own=False, pairs=lambda u, v: True))
+    """Four silos deliver, three of them are chosen; whose mask keys are revealed is the fourth and
+    the one gone."""
+    aggregation = SecAgg(threshold=3, cohort=3)
+    round = SecAggRound(aggregation, [5, 5, 5, 5, 2], member=WithoutItsOwnMask)
+    (spared,) = set(names(4)) - round.chosen
     assert {name: int(name == spared) for name in names(4)} in round.leaks(set())
-
-
-def test_pair_masks_left_out_are_a_leak():
-    round, _ = watch(masking(own=True, pairs=lambda u, v: False))
-    assert len(round.leaks(set())) == 3
-    groups = SecAggRound(
-        SecAgg(), [5, 5, 5, 5], member=masking(True, lambda u, v: (u > "silo1") == (v > "silo1"))
-    )
-    assert {"silo0": 1, "silo1": 1, "silo2": 0, "silo3": 0} in groups.leaks(set())
-
-
-def test_equal_signs_tell_the_lowest_bit_of_the_sum_and_no_more():
-    round, spared = watch(masking(own=True, pairs=lambda u, v: True, opposite=False))
-    # Of a triangle of masks 2^63 times each one cancels.
-    assert round.learned(set()) == [{name: 2**63 * (name != spared) for name in names(4)}]
-
-
-@pytest.mark.parametrize("silos", [4, 5, 7])
-def test_masked_tells_any_coalition_the_honest_sum_alone(silos):
-    round = MaskedRound([1] * silos)
-    assert round.summed == set(names(silos))
-    for colluding in round.coalitions(silos - 2):
-        assert round.learned(colluding) == [
-            {name: 1 for name in names(silos) if name not in colluding}
-        ]
-
-
-@pytest.mark.parametrize("missing", [{"silo1"}, {"silo1", "silo3"}])
-def test_masked_tells_nothing_while_an_honest_silo_is_missing(missing):
-    round = MaskedRound([int(name not in missing) for name in names(5)])
-    assert round.summed is None
-    for colluding in round.coalitions(3):
-        # Silos that collude can play dead, and still know all that they would have sent.
-        honest = (
-            [] if missing - colluding else [{name: 1 for name in names(5) if name not in colluding}]
-        )
-        assert round.learned(colluding) == honest
-
-
-def test_masked_without_signs_is_a_leak(monkeypatch):
-    def printed(vector, plus, minus, purpose):
-        return add_masks(vector, [*plus, *minus], [*plus, *minus], purpose=purpose)
-
-    monkeypatch.setattr(masked, "add_masks", printed)
-    assert len(MaskedRound([1] * 4).learned(set())) == 4
 
 
 def test_elimination_in_a_ring():

@@ -38,7 +38,7 @@ class Given(SecAgg):
 
     sparse: Sparse | None = None
 
-    def _sparse(self, silos):
+    def sparse_graph(self, silos):
         return self.sparse
 
 
@@ -304,7 +304,7 @@ def test_masks_for_different_sharers_do_not_cancel(protocols):
             : collector.terms.cohort
         ]  # silo0 among them: else nobody asks for its signature
 
-    with patch.object(secagg, "Member", Told), patch.object(Collector, "_chosen", first):
+    with patch.object(secagg, "Member", Told), patch.object(Collector, "choose", first):
         refused(parties(protocols, VECTORS), "refuse")  # silo0 signs what the others do not
 
     def masks(name, peer):

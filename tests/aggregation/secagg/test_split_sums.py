@@ -5,11 +5,11 @@ from itertools import product
 import pytest
 from cheating_server import Attack, aggregation_of, unguarded
 from secure_sums import names
+from server_evaluator import Setting, Witnesses
 from strategies_of_servers import split, two_sessions, two_sets
 from views_of_servers import SPLITTABLE
 
 from fedpriv.aggregation.secagg.graph import Complete
-from fedpriv.aggregation.secagg.threat_model import Setting, Witnesses
 from fedpriv.errors import ConfigError
 
 SPLITS = {

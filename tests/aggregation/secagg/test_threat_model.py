@@ -7,18 +7,11 @@ from itertools import product
 import pytest
 from cheating_server import aggregation_of
 from secure_sums import names
-from strategies_of_servers import five_sets, split, two_sessions, two_sets
+from server_evaluator import Claim, ServerView, Setting, Witnesses
+from strategies_of_servers import split, two_sessions, two_sets
 from views_of_servers import SPLITTABLE, leaking_types, leaking_view, settings_of, subsets
 
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
-from fedpriv.aggregation.secagg.threat_model import (
-    ALL,
-    Check,
-    Claim,
-    ServerView,
-    Setting,
-    Witnesses,
-)
 from fedpriv.errors import ConfigError
 
 
@@ -106,7 +99,7 @@ def test_defaults_of_exact_noise_are_safe_and_certify_what_stays(silos):
         except ConfigError:
             break
         most = colluding
-        threshold, cohort, candidates = aggregation._numbers(silos)
+        threshold, cohort, candidates = aggregation.numbers(silos)
         setting = Setting(
             silos=silos,
             candidates=candidates,
@@ -121,43 +114,6 @@ def test_defaults_of_exact_noise_are_safe_and_certify_what_stays(silos):
         hidden = Fraction(cohort - server.own_shares - server.colluding, cohort)
         assert hidden <= setting.certified_noise
     assert most >= 0
-
-
-NEEDED = {
-    Check.GENUINE_KEYS: Witnesses.RECEIPTS,
-    Check.SET_SIZE: Witnesses.RECEIPTS,
-    Check.ONE_SET: Witnesses.RECEIPTS,
-    Check.WITNESS: Witnesses.RECEIPTS,
-    Check.ONE_SECRET: Witnesses.RECEIPTS,
-    Check.LIST_SIZE: Witnesses.CHOSEN,
-}
-"""Checks without which three silos leak, and under which rule for witnesses."""
-
-
-@pytest.mark.parametrize("check", NEEDED, ids=lambda check: check.name)
-def test_three_silos_leak_without(check):
-    assert any(
-        setting.safe and leaking_view(setting, NEEDED[check], ALL - {check})
-        for setting in settings_of(3)
-    )
-
-
-@pytest.mark.parametrize("check", [Check.SET_IN_SIGNATURES, Check.ENOUGH_SIGNATURES])
-def test_five_silos_leak_without(check):
-    assert not five_sets().leaks
-    assert five_sets(ALL - {check}).learned() == [frozenset({"silo3", "silo4"})]
-
-
-def test_four_silos_leak_without_a_limit_on_rosters():
-    setting = Setting(silos=4, candidates=3, cohort=3, threshold=2)
-    assert setting.safe
-    assert not two_sets(setting).leaks
-    assert two_sets(setting, ALL - {Check.ROSTER_SIZE}).leaks
-
-
-def test_every_check_is_needed_somewhere():
-    shown = {*NEEDED, Check.SET_IN_SIGNATURES, Check.ENOUGH_SIGNATURES, Check.ROSTER_SIZE}
-    assert shown == set(Check)
 
 
 def check_verdicts(silos):

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement, product
 
 from secure_sums import names
-
-from fedpriv.aggregation.secagg.threat_model import (
-    ALL,
-    Check,
-    Claim,
-    ServerView,
-    Setting,
-    Witnesses,
-)
+from server_evaluator import Claim, ServerView, Setting, Witnesses
 
 SPLITTABLE = {
     3: {(2, 2, 0)},
@@ -48,48 +40,26 @@ def subsets(members, least: int = 0, most: int | None = None) -> Iterator[frozen
         yield from map(frozenset, combinations(members, size))
 
 
-def claims_for(name: str, setting: Setting, checks: frozenset[Check]) -> Iterator[Claim | None]:
-    """All that a silo can be told. What a check that is on refuses is left out."""
+def claims_for(name: str, setting: Setting) -> Iterator[Claim | None]:
+    """All that a silo can be told. What it would refuse at once is left out."""
     every = frozenset(names(setting.silos))
     yield None
-    most = setting.cohort if setting.most is None else setting.most
-    sizes = (setting.cohort, most) if Check.SET_SIZE in checks else (0, None)
-    taken = [frozenset()]
-    if Check.GENUINE_KEYS not in checks:
-        taken += subsets(every - {name}, 1)
-    rosters = [every]
-    if setting.candidates < setting.silos:
-        most = setting.candidates if Check.ROSTER_SIZE in checks else setting.silos
-        rosters = [some | {name} for some in subsets(every - {name}, 0, most - 1)]
-    for session, roster, replaced in product((0, 1), rosters, taken):
-        for listed in subsets(roster - {name}):
-            listed |= {name}
-            asked = [(), *((chosen,) for chosen in subsets(listed, *sizes))]
-            if Check.ONE_SET not in checks:
-                asked += combinations(subsets(listed, *sizes), 2)
-            for sets in asked:
-                yield Claim(
-                    listed=listed, sets=sets, session=session, replaced=replaced, roster=roster
-                )
+    for session, others in product((0, 1), subsets(every - {name})):
+        listed = others | {name}
+        asked = [(), *((one,) for one in subsets(listed, setting.cohort, setting.largest))]
+        for sets in asked:
+            yield Claim(listed=listed, sets=sets, session=session, roster=every)
 
 
-def leaking_view(
-    setting: Setting, witnesses: Witnesses, checks: frozenset[Check] = ALL
-) -> ServerView | None:
+def leaking_view(setting: Setting, witnesses: Witnesses) -> ServerView | None:
     """The first view that leaks, of all there are; None if there is none."""
     every = names(setting.silos)
     honest = every[: setting.silos - setting.colluding]
     colluding = frozenset(every[len(honest) :])
-    choices = [[*claims_for(name, setting, checks)] for name in honest]
+    choices = [[*claims_for(name, setting)] for name in honest]
     for told in product(*choices):
         claims = {name: claim for name, claim in zip(honest, told) if claim is not None}
-        view = ServerView(
-            setting=setting,
-            claims=claims,
-            colluding=colluding,
-            witnesses=witnesses,
-            checks=checks,
-        )
+        view = ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
         if view.leaks:
             return view
     return None

@@ -14,31 +14,53 @@ from queries import query_for
 from secure_sums import leaving, names, parties, ready, total_of
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.secagg import aggregation as secagg
 from fedpriv.aggregation.secagg.messages import Envelope, pair_seed, points
 from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.parties.messages import digest_of
-from fedpriv.rounds.query import Broadcast
 from fedpriv.util.streams import Streams
 
 D = 4
 KEY, SEED = "mask key", "seed of the own mask"
 
 
-class Round:
-    """A round in which each silo sends so many messages and then drops out.
+class SecAggRound:
+    """A round in which each silo sends so many messages and then drops out. Pads are known to who
+    knows their secrets, and these to who holds enough shares.
 
     letters: contents that the server received, by silo, in order. summed: silos in the sum, None if
-    there is none. total, aborted: the sum over them, or why there is none.
+    there is none. total, aborted: the sum over them, or why there is none. chosen: U5 as the silos
+    were told it, empty when they were not. member: what the silos are instead of `Member`.
     """
 
-    def __init__(self, aggregation, sends, seed=0):
+    def __init__(self, aggregation, sends, seed=0, member=Member):
+        self.members = {}
+
+        def remembered(**parts):
+            made = member(**parts)
+            self.members[made.name] = made
+            return made
+
+        with patch.object(secagg, "Member", remembered):
+            self._run(aggregation, sends, seed)
+        self.threshold = aggregation.terms(self.query).topology.shares
+        drawn = [member for member in self.members.values() if hasattr(member, "roster")]
+        self.roster, self.session = (drawn[0].roster, drawn[0].session) if drawn else ({}, b"")
+        self.graph = drawn[0].graph if drawn else None
+        self.purpose = next((member.purpose for member in drawn if hasattr(member, "purpose")), b"")
+        self.chosen = next((member.chosen for member in drawn if hasattr(member, "chosen")), set())
+        self.secrets = {(u, KEY): self.members[u].masking.raw for u in self.roster}
+        self.secrets |= {(u, SEED): self.members[u].seed for u in self.roster}
+        self.in_clear = {blob for said in self.letters.values() for blob in blobs(said)}
+        sharing = [u for u, said in self.letters.items() if len(said) > 1]
+        self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.graph.around(u)}
+        messages = {name: said[2][0] for name, said in self.letters.items() if len(said) > 2}
+        self.view = ObservedRelease(aggregation.bits, self.inputs, messages, self._pads())
+
+    def _run(self, aggregation, sends, seed):
         self.aggregation, self.silos = aggregation, names(len(sends))
         self.protocols = ready(aggregation, len(sends))
         vectors = np.random.default_rng(seed).normal(size=(len(sends), D))
@@ -59,56 +81,6 @@ class Round:
 
     def coalitions(self, largest):
         return [set(some) for size in range(largest + 1) for some in combinations(self.silos, size)]
-
-
-class MaskedRound(Round):
-    """Pads are known to the two silos that have agreed on them."""
-
-    def __init__(self, sends, aggregation=Masked()):  # noqa: B008
-        super().__init__(aggregation, sends)
-        told = digest_of(Broadcast({}))
-        purpose = digest("masked", *self.query.serial, told, *self.silos)
-        seeds = {
-            frozenset([u, v]): self.protocols[u].seeds[v] for u, v in combinations(self.silos, 2)
-        }
-        pads = {pair: pad(seed, purpose) for pair, seed in seeds.items()}
-        messages = {name: said[0] for name, said in self.letters.items() if said}
-        self.view = ObservedRelease(aggregation.bits, self.inputs, messages, pads)
-
-    def learned(self, colluding) -> list[Functional]:
-        return self.view.learned(colluding, {pair for pair in self.view.pads if pair & colluding})
-
-
-class SecAggRound(Round):
-    """Pads are known to who knows their secrets, and these to who holds enough shares.
-
-    chosen: U5 as the silos were told it, empty when they were not. member: what the silos are
-    instead of `Member`.
-    """
-
-    def __init__(self, aggregation, sends, seed=0, member=Member):
-        self.members = {}
-
-        def remembered(**parts):
-            made = member(**parts)
-            self.members[made.name] = made
-            return made
-
-        with patch.object(secagg, "Member", remembered):
-            super().__init__(aggregation, sends, seed)
-        self.threshold = aggregation.terms(self.query).topology.shares
-        drawn = [member for member in self.members.values() if hasattr(member, "roster")]
-        self.roster, self.session = (drawn[0].roster, drawn[0].session) if drawn else ({}, b"")
-        self.graph = drawn[0].graph if drawn else None
-        self.purpose = next((member.purpose for member in drawn if hasattr(member, "purpose")), b"")
-        self.chosen = next((member.chosen for member in drawn if hasattr(member, "chosen")), set())
-        self.secrets = {(u, KEY): self.members[u].masking.raw for u in self.roster}
-        self.secrets |= {(u, SEED): self.members[u].seed for u in self.roster}
-        self.in_clear = {blob for said in self.letters.values() for blob in blobs(said)}
-        sharing = [u for u, said in self.letters.items() if len(said) > 1]
-        self.shares = {(u, v): self._shares(u, v) for u in sharing for v in self.graph.around(u)}
-        messages = {name: said[2][0] for name, said in self.letters.items() if len(said) > 2}
-        self.view = ObservedRelease(aggregation.bits, self.inputs, messages, self._pads())
 
     def _shares(self, owner, holder):
         """The holder's shares of the owner's secrets, by kind, from the sealed letter."""

@@ -7,11 +7,11 @@ from parties_of_generators import changed
 from secagg.cheating_server import Attack, aggregation_of, unguarded
 from secagg.secure_sums import parties as sum_parties
 from secagg.secure_sums import ready, total_of
+from secagg.server_evaluator import Setting, Witnesses
 from secagg.strategies_of_servers import random_view, split, two_sets
 from secagg.test_random_servers import attack as random_server
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.aggregation.secagg.threat_model import Setting, Witnesses
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from lines_attacked.rows import CHANCE, attack, refused
 
