@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from fedpriv.aggregation.admm.aggregation import LEAST_PENALTY, Admm
+from fedpriv.aggregation.admm.aggregation import Admm
+from fedpriv.aggregation.admm.settings import LEAST_PENALTY
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.secagg.aggregation import SecAgg

@@ -29,7 +29,7 @@ from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 from fedpriv.rounds.weighting import bounded_weights
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.admm.aggregation import Admm
+    from fedpriv.aggregation.admm.settings import AdmmSettings
     from fedpriv.topology.groups import Partitions
 
 Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", "check"
@@ -50,7 +50,7 @@ class AdmmPeer(WeightedSilo):
     given_up: digests of the vectors of aborted aggregations.
     """
 
-    aggregation: Admm
+    aggregation: AdmmSettings
     shares: Mapping[str, float] = field(init=False)
     spent: Serial = (0, 0)
     under_way: bytes | None = None
@@ -132,7 +132,7 @@ class _Exchange:
     """
 
     post: Post
-    aggregation: Admm
+    aggregation: AdmmSettings
     peers: tuple[str, ...]
     shares: Mapping[str, float]
     size: int

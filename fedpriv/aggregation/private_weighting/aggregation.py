@@ -55,18 +55,15 @@ from typing import TYPE_CHECKING
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.aggregation.base import (
     SERVER,
-    Aggregation,
     Estimate,
     HelperProtocol,
     SiloProtocol,
     encoding_of,
-    require_setting,
 )
-from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.private_weighting.sampling import as_options, options_to_hide
+from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
 from fedpriv.aggregation.weighted import PINNED
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.crypto.paillier.extra import require_extra
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import require
@@ -79,40 +76,14 @@ if TYPE_CHECKING:
 
 SAFE_KEY_BITS = 2048
 """Shorter keys can be factored, or may soon be."""
-VARIANTS = ("sound", "paper")
 
 
 @dataclass(frozen=True)
-class PrivateWeighting(Aggregation):
+class PrivateWeighting(PrivateWeightingSettings):
     """Sums with weights n_su / N_u, under Paillier's encryption.
 
-    key_bits: length of the Paillier modulus.
-    n_max: cap on a user's records over all silos; costs grow with it.
-    precision: binary digits after the point.
-    count_cap: larger counts of a user in a silo are cut to it; null: a silo with more than
-        floor(n_max / silos) refuses.
-    oblivious: hide the sample of users from the server too.
-    workers: processes that share a party's work.
-    variant: sound; or paper: without dither and re-randomising, to show what that reveals.
+    Its settings are those of `PrivateWeightingSettings`.
     """
-
-    key_bits: int = 3072
-    n_max: int = 500
-    precision: int = 24
-    count_cap: int | None = None
-    oblivious: bool = False
-    workers: int = 1
-    variant: str = "sound"
-
-    def __post_init__(self) -> None:
-        require_extra()
-        for key, holds, allowed in (
-            ("key_bits", self.key_bits >= 256, "256 or more; 3072 for real use"),
-            ("n_max", self.n_max >= 1, "a positive number of records"),
-            ("workers", self.workers >= 1, "a positive number of processes"),
-            ("variant", self.variant in VARIANTS, " or ".join(VARIANTS)),
-        ):
-            require_setting(self, key, holds, allowed)
 
     def threat_model(self) -> ThreatModel:
         released, server, silo = OBSERVERS
@@ -147,10 +118,6 @@ class PrivateWeighting(Aggregation):
         if self.oblivious:
             as_options(algo.contributors.rate)
         return algo
-
-    def count_limit(self, n_silos: int) -> int:
-        """Most records of a user that may count in one silo."""
-        return count_limit(self.n_max, self.count_cap, n_silos)
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedpriv.errors import AggregationAbortedError, require
+from fedpriv.errors import AggregationAbortedError
 
 NAMED = 10
 """Users named in an error."""
@@ -23,23 +23,6 @@ class CountsRefusedError(AggregationAbortedError):
     """Record counts that cannot be served. The set-up ends and nothing is released. Honest counts
     never change, so the first set-up fails, and with it the run. Later set-ups fail only if a party
     lies."""
-
-
-def count_limit(n_max: int, count_cap: int | None, n_silos: int) -> int:
-    """Most records of a user that may count in one silo, so that the user has at most `n_max` in
-    all. Raises ConfigError if there is no such number, or if the cap lies above it."""
-    most = n_max // n_silos
-    require(
-        most >= 1,
-        "aggregation.n_max",
-        n_max,
-        f"{n_silos} or more: one record of a user in each silo",
-    )
-    if count_cap is None:
-        return most
-    allowed = f"null, or 1 to {most}: aggregation.n_max={n_max} over {n_silos} silos"
-    require(1 <= count_cap <= most, "aggregation.count_cap", count_cap, allowed)
-    return count_cap
 
 
 def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:

@@ -34,7 +34,7 @@ from fedpriv.parties.schema import Raw, Table
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+    from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
 
 SEED, REQUESTS, OFFERS = "sealed seed", "requests", "offers"
 """Phases that no other aggregation has."""
@@ -54,7 +54,7 @@ class PrivateWeightingServer(HelperProtocol):
     """
 
     silos: tuple[str, ...]
-    aggregation: PrivateWeighting
+    aggregation: PrivateWeightingSettings
     key: DecryptionKey | None = None
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None

@@ -59,7 +59,7 @@ from fedpriv.rounds.query import Query, SetUp
 from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
+    from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
 
 
 @dataclass(repr=False)
@@ -81,7 +81,7 @@ class PrivateWeightingSilo(SiloProtocol):
 
     name: str
     silos: tuple[str, ...]
-    aggregation: PrivateWeighting
+    aggregation: PrivateWeightingSettings
     public: EncryptionKey | None = None
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pair_seeds: dict[str, bytes] = field(default_factory=dict)

@@ -1,0 +1,55 @@
+"""The settings of private weighting that all parties share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpriv.aggregation.base import Aggregation, require_setting
+from fedpriv.crypto.paillier.extra import require_extra
+
+VARIANTS = ("sound", "paper")
+
+
+@dataclass(frozen=True)
+class PrivateWeightingSettings(Aggregation):
+    """Sums with weights n_su / N_u, under Paillier's encryption.
+
+    key_bits: length of the Paillier modulus.
+    n_max: cap on a user's records over all silos; costs grow with it.
+    precision: binary digits after the point.
+    count_cap: larger counts of a user in a silo are cut to it; null: a silo with more than
+        floor(n_max / silos) refuses.
+    oblivious: hide the sample of users from the server too.
+    workers: processes that share a party's work.
+    variant: sound; or paper: without dither and re-randomising, to show what that reveals.
+    """
+
+    key_bits: int = 3072
+    n_max: int = 500
+    precision: int = 24
+    count_cap: int | None = None
+    oblivious: bool = False
+    workers: int = 1
+    variant: str = "sound"
+
+    def __post_init__(self) -> None:
+        require_extra()
+        for key, holds, allowed in (
+            ("key_bits", self.key_bits >= 256, "256 or more; 3072 for real use"),
+            ("n_max", self.n_max >= 1, "a positive number of records"),
+            ("workers", self.workers >= 1, "a positive number of processes"),
+            ("variant", self.variant in VARIANTS, " or ".join(VARIANTS)),
+        ):
+            require_setting(self, key, holds, allowed)
+
+    def count_limit(self, n_silos: int) -> int:
+        """Most records of a user that may count in one silo, so that the user has at most `n_max`
+        in all. Raises ConfigError if there is no such number, or if the cap lies above it."""
+        most = self.n_max // n_silos
+        allowed = f"{n_silos} or more: one record of a user in each silo"
+        require_setting(self, "n_max", most >= 1, allowed)
+        if self.count_cap is None:
+            return most
+        allowed = f"null, or 1 to {most}: aggregation.n_max={self.n_max} over {n_silos} silos"
+        require_setting(self, "count_cap", 1 <= self.count_cap <= most, allowed)
+        return self.count_cap
