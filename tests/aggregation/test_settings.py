@@ -8,7 +8,6 @@ import pytest
 from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.admm.settings import LEAST_PENALTY
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
-from fedpriv.aggregation.private_weighting.counts import count_limit
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.errors import ConfigError
@@ -123,10 +122,12 @@ def test_numbers_that_just_fit():
 
 
 def test_as_many_records_as_no_silo_could_add_up_to_too_many():
-    assert [count_limit(n_max, None, 3) for n_max in (3, 5, 6, 11)] == [1, 1, 2, 3]
-    assert [count_limit(6, cap, 3) for cap in (1, 2)] == [1, 2]
+    assert [
+        PrivateWeighting(n_max=n_max, count_cap=None).count_limit(3) for n_max in (3, 5, 6, 11)
+    ] == [1, 1, 2, 3]
+    assert [PrivateWeighting(n_max=6, count_cap=cap).count_limit(3) for cap in (1, 2)] == [1, 2]
     with pytest.raises(ConfigError, match=r"^aggregation\.n_max=2"):
-        count_limit(2, None, 3)
+        PrivateWeighting(n_max=2, count_cap=None).count_limit(3)
     for cap in (0, 3):
         with pytest.raises(ConfigError, match=rf"^aggregation\.count_cap={cap}"):
-            count_limit(6, cap, 3)
+            PrivateWeighting(n_max=6, count_cap=cap).count_limit(3)
