@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import require
 from fedpriv.parties.party import Mail, Party, silo_name
 from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Federation, ThreatModel
+from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting
 
@@ -228,3 +229,24 @@ def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadca
     then takes no part."""
     received = yield from post.receive(Expected(BROADCAST, query.broadcast_schema, (SERVER,)))
     return received.get(SERVER)
+
+
+def server_trust(
+    *, sees_messages: bool, assumptions: tuple[str, ...], others: tuple[Observer, ...] = ()
+) -> ThreatModel:
+    """The threat model of a server that hands out weights, samples users and learns the sum.
+
+    sees_messages: whether the server sees every silo's message too.
+    assumptions: what all of this rests on.
+    others: observers beside the released model, the server and a silo.
+    """
+    released, server, silo = OBSERVERS
+    counts = "the server learns every user's record counts"
+    weights = "a silo's weights reveal its users' records elsewhere"
+    observers = (
+        Observer(released, sees_sample=False),
+        Observer(server, sees_messages=sees_messages, sees_counts=counts),
+        Observer(silo, sees_counts=weights, own_shares=1),
+        *others,
+    )
+    return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)

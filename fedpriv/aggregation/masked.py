@@ -37,14 +37,13 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, invited_silos
+from fedpriv.aggregation.base import SERVER, invited_silos, server_trust
 from fedpriv.aggregation.ring import RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import (
     PINNED,
     KeyPassingServer,
     WeightedSilo,
     exchanged_keys,
-    server_trust,
     sum_of_answers,
 )
 from fedpriv.crypto.digest import digest

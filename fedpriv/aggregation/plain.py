@@ -21,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos
+from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos, server_trust
 from fedpriv.aggregation.ring import clear_message, ring_encoding
 from fedpriv.aggregation.weighted import (
     PINNED,
     WeighingServer,
     WeightedSilo,
-    server_trust,
     sum_of_answers,
 )
 from fedpriv.parties.party import Mail, Party

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.accountants.events import OBSERVERS
 from fedpriv.aggregation.base import (
     BROADCAST,
     MESSAGE,
@@ -35,7 +34,6 @@ from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
 from fedpriv.parties.signer import Signer
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.one_row import OneRow, OneRowJob, bounded_matrix
-from fedpriv.rounds.plan import Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
 from fedpriv.util.pieces import pieces
@@ -55,27 +53,6 @@ PART_BYTES = 2**22
 cache."""
 PINNED = "the roster holds the parties' own verification keys: each message is signed under them"
 """Assumption of every aggregation."""
-
-
-def server_trust(
-    *, sees_messages: bool, assumptions: tuple[str, ...], others: tuple[Observer, ...] = ()
-) -> ThreatModel:
-    """The threat model of a server that hands out weights, samples users and learns the sum.
-
-    sees_messages: whether the server sees every silo's message too.
-    assumptions: what all of this rests on.
-    others: observers beside the released model, the server and a silo.
-    """
-    released, server, silo = OBSERVERS
-    counts = "the server learns every user's record counts"
-    weights = "a silo's weights reveal its users' records elsewhere"
-    observers = (
-        Observer(released, sees_sample=False),
-        Observer(server, sees_messages=sees_messages, sees_counts=counts),
-        Observer(silo, sees_counts=weights, own_shares=1),
-        *others,
-    )
-    return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
 
 
 @dataclass(repr=False)

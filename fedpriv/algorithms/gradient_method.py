@@ -42,8 +42,13 @@ from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
 from fedpriv.algorithms.record_method import RecordMethod
 from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
-from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import ObservedRelease, Request, Target, observed_releases
+from fedpriv.certificates.request import (
+    ObservedRelease,
+    Release,
+    Request,
+    Target,
+    observed_releases,
+)
 from fedpriv.certificates.sampling import Batches, Sampling
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet

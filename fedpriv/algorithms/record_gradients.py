@@ -39,8 +39,7 @@ from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
 from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import ObservedRelease, Request, Target
+from fedpriv.certificates.request import ObservedRelease, Release, Request, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import ObservedRelease
+from fedpriv.certificates.request import ObservedRelease, Release
 from fedpriv.certificates.sampling import Sampling
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import composed_noise

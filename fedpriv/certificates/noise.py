@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.events import RELEASED_MODEL, REPLACE
 from fedpriv.certificates.drift import Drift
-from fedpriv.certificates.release import Release
-from fedpriv.certificates.request import Noise, ObservedRelease
+from fedpriv.certificates.request import Noise, ObservedRelease, Release
 from fedpriv.certificates.sampling import Batches, Coins, Sampling
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import dealing, fixed_silos, known_users
-from fedpriv.data.allocate import Allocator, require_no_silos, require_share
+from fedpriv.data import dealing, fixed_silos
+from fedpriv.data.allocate import Allocator, require_consent, require_no_silos, require_share
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.stability import (
     DRAWN,
@@ -76,7 +76,7 @@ class RandomAllocator(Allocator):
 
     def check(self, data: DataSet) -> None:
         super().check(data)
-        known_users.require_consent(self.invent_users, data)
+        require_consent(self.invent_users, data)
 
     @abstractmethod
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
@@ -92,7 +92,7 @@ class RandomAllocator(Allocator):
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         self.check(data)
-        known_users.require_consent(self.invent_users, data, records)
+        require_consent(self.invent_users, data, records)
         n = len(records)
         group = data.records_per_draw
         if records.silo is None:

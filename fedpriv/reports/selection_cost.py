@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.data.known_users import INVENTED
+from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import best_by
 from fedpriv.runs.folder import read_status

@@ -18,8 +18,7 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from fedpriv.accountants.ledger import headline
-from fedpriv.accountants.table import epsilon_table
+from fedpriv.accountants.ledger import epsilon_table, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import ConfigError, require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations

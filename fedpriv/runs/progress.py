@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from fedpriv.accountants.ledger import EpsilonRow
-from fedpriv.accountants.table import epsilon_table
+from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
 from fedpriv.aggregation.base import Estimate
 from fedpriv.runs.tables import METRICS, Tables
 from fedpriv.settings.experiment import Experiment

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
+from fedpriv.data.allocate import require_kept
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.digest import digest_allocation
-from fedpriv.data.known_users import require_kept
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
 from fedpriv.errors import ConfigError, FedprivError

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -130,7 +131,9 @@ class Experiment:
         if self.accountant.target is not None:
             object.__setattr__(self, "algo", self.algo.for_target(self.accountant.target))
         self.allocator.check(self.data)
-        self.tracker.check()
+        package = self.tracker.package
+        present = not package or find_spec(package) is not None
+        require(present, "tracker", package, f"run pip install 'fedpriv[{package}]' first")
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
         suitable = self.model.reads_text == self.data.text

@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
 from fedpriv.accountants.ledger import EpsilonRow, headline
-from fedpriv.errors import FedprivError, require
+from fedpriv.errors import FedprivError
 from fedpriv.util.flatten import flat
 from fedpriv.util.logs import LOGGER
 
@@ -58,13 +57,6 @@ class Tracker:
 
     package: ClassVar[str] = ""
     addresses: ClassVar[tuple[str, ...]] = ()
-
-    def check(self) -> None:
-        """Raise ConfigError when its package is not installed."""
-        installed = not self.package or find_spec(self.package) is not None
-        require(
-            installed, "tracker", self.package, f"run pip install 'fedpriv[{self.package}]' first"
-        )
 
     def open(self, folder: Path, config_yaml: str, *, known: str, after: int) -> Log:
         """The place of the run in `folder`.

@@ -14,10 +14,9 @@ from rich.console import Console
 
 from fedpriv.accountants.events import ADD_REMOVE, ENFORCED, REPLACE, Event
 from fedpriv.accountants.group import paper_group_claim
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, epsilon_table, headline
 from fedpriv.accountants.pld import Pld, RdpAndPld
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon
-from fedpriv.accountants.table import epsilon_table
 from fedpriv.errors import ConfigError
 
 GAUSSIAN = dp.GaussianDpEvent(5.0)

@@ -8,13 +8,12 @@ import pytest
 from runs import experiment
 
 from fedpriv import api
-from fedpriv.data.allocate import Allocator, ByUser, Natural
+from fedpriv.data.allocate import INVENTED, Allocator, ByUser, Natural, require_kept
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.femnist import Femnist
 from fedpriv.data.heart_disease import HeartDisease
-from fedpriv.data.known_users import INVENTED, require_kept
 from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification

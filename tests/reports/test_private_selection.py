@@ -11,9 +11,8 @@ import yaml
 from runs import experiment
 
 import fedpriv
-from fedpriv.data.allocate import ByUser
+from fedpriv.data.allocate import INVENTED, ByUser
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.known_users import INVENTED
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.runs.labels import metric_label

@@ -71,6 +71,7 @@ from fedpriv.aggregation.base import (
     awaited_broadcast,
     invited_silos,
     require_setting,
+    server_trust,
 )
 from fedpriv.aggregation.ring import AUTO, RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.secagg.degrees import Assumed
@@ -83,7 +84,6 @@ from fedpriv.aggregation.weighted import (
     PINNED,
     WeighingServer,
     WeightedSilo,
-    server_trust,
 )
 from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import require

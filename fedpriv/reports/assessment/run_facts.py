@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedpriv.data.known_users import INVENTED
+from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Row, count, number, text
 from fedpriv.reports.audit_file import comparable
