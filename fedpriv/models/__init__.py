@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from fedpriv.models import Model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,3 +69,29 @@ class Model(ABC):
 def linear_size(*widths: int) -> int:
     """Number of parameters of linear layers with biases from the first of `widths` to the last."""
     return sum((before + 1) * after for before, after in pairwise(widths))
+
+
+@dataclass(frozen=True)
+class Network:
+    """What each process builds its own copy of the network from. Parties of one process share one.
+
+    model: the network's class and settings.
+    shape: of one record's features.
+    outputs: number of outputs.
+    seed: of the initial weights.
+    """
+
+    model: Model
+    shape: tuple[int, ...]
+    outputs: int
+    seed: int
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The network on the CPU, where its weights are drawn, so that every device starts from the
+        same ones."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return self.model.build(self.shape, self.outputs)

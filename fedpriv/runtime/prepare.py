@@ -14,11 +14,10 @@ from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocate import require_kept
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
-from fedpriv.data.digest import digest_allocation
-from fedpriv.data.shared import load
+from fedpriv.data.shared import digest_allocation, load
 from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
 from fedpriv.errors import ConfigError, FedprivError
-from fedpriv.models.network import Network
+from fedpriv.models import Network
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.mixing import with_estimates
 from fedpriv.rounds.plan import Federation, Plan

@@ -20,7 +20,7 @@ from fedpriv.aggregation.base import Respond
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import RefusedError
-from fedpriv.models.network import Network
+from fedpriv.models import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
 from fedpriv.parties.schema import Array, Maybe

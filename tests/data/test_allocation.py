@@ -4,7 +4,7 @@ import numpy as np
 
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
-from fedpriv.data.digest import digest_allocation, digest_arrays, digest_corpus, digest_files
+from fedpriv.data.shared import digest_allocation, digest_arrays, digest_corpus, digest_files
 
 USER = np.array([0, 0, 2, 2, 2, 1])
 SILO = np.array([1, 1, 0, 1, 1, 1])
