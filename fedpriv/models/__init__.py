@@ -9,8 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fedpriv.models import Model
-
 if TYPE_CHECKING:
     from torch import nn
 

@@ -127,7 +127,7 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
             ),
         ),
     ),
-    "fedpriv/data/digest.py": (
+    "fedpriv/data/shared.py": (
         "data/test_allocation.py",
         (
             ("part.x, part.y, part.silo, part.user)", "part.x, part.y)"),
