@@ -21,32 +21,27 @@ RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 
 def compared() -> str:
-    """A row for each comparison that was run: the least and the largest difference of its places.
-
-    A difference at one place alone has its interval.
-    """
-    lines = [
-        "| entry | question | claim | difference | places | "
-        "found with 80 % chance | seeds | answer |",
-        "| --- " * 8 + "|",
-    ]
+    """A row for each comparison that was run, and for each question what it found."""
+    lines = ["| entry | the first than the second | curve | conclusion |", "| --- " * 4 + "|"]
     for entry in entries().values():
+        found: dict[str, dict[str, str]] = {}
         for question, decisions in decisions_of(entry):
-            lines += [f"| `{entry.name}` | {question} | {_row(one)} |" for one in decisions]
+            for one in decisions:
+                found.setdefault(_claim(one), {})[question] = _found(one)
+        for claim, cells in found.items():
+            shown = (cells.get(question, "") for question in ("curve", "conclusion"))
+            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
-def _row(decision: Decision) -> str:
+def _found(decision: Decision) -> str:
+    """The least and the largest difference, or the interval of a single one; sides; the answer."""
     found = decision.found
     means = dict.fromkeys(f"{end(one.mean for one in found):+.3g}" for end in (min, max))
     interval = f" ({found[0].low:+.3g} to {found[0].high:+.3g})" if len(found) == 1 else ""
     sides = Counter(side(decision.comparison, one) for one in found)
     places = ", ".join(f"{number} {word}" for word, number in sides.items())
-    power = max(one.detectable for one in found)
-    return (
-        f"{_claim(decision)} | {' to '.join(means)}{interval} | "
-        f"{places} | {power:.2g} | {found[0].seeds} | {decision.answer}"
-    )
+    return f"{' to '.join(means)}{interval}; {places}: **{decision.answer}**"
 
 
 def details(entry: Entry) -> str:
@@ -75,7 +70,7 @@ def _claim(decision: Decision) -> str:
     where = {"every": ", everywhere", "most": ", mostly", "mean": ", on average"}[one.quantifier]
     if len(decision.found) == 1 and one.quantifier != "mean":
         where = ""
-    return f"{one.first} {one.says} than {one.second}: {metric}, round {one.round}{where}"
+    return f"{one.first} {one.says} than {one.second} in {metric}, round {one.round}{where}"
 
 
 def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:

@@ -107,16 +107,15 @@ def _cell(one: ReferenceComparison | None, least: float | None) -> str:
 
 
 def reported(measured: Measured) -> str:
-    """The orders that papers report: mean errors of both methods in per cent, and the verdict."""
+    """Whether the orders that papers report are confirmed, by the numbers of the tables above."""
     known = epsilons(next(iter(measured.values())))
     lines = _head("data", "unit", "errs less, a paper says", *(f"epsilon {one:g}" for one in known))
     for data, rows in measured.items():
-        texts: dict[tuple[str, ...], list[str]] = {}
+        verdicts: dict[tuple[str, ...], list[str]] = {}
         for one in check_orders(rows):
-            errors = " and ".join(f"{100 * error:.1f}" for error in one.errors)
             order = data, one.unit, f"{one.first} than {one.second}"
-            texts.setdefault(order, []).append(f"{errors}: {one.verdict}")
-        lines += [f"| {' | '.join((*order, *text))} |" for order, text in texts.items()]
+            verdicts.setdefault(order, []).append(one.verdict)
+        lines += [f"| {' | '.join((*order, *found))} |" for order, found in verdicts.items()]
     return "\n".join(lines)
 
 

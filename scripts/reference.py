@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -45,12 +44,9 @@ ABOUT = {
     "aggregation": "How the parties sum, and who learns what while they do.",
     "engine": "Where the parties run: in this process, or each in its own.",
     "tracker": "Where metrics and certified epsilons are shown while a run goes on.",
-    "experiment": "One figure of a paper: overrides and a sweep.",
 }
 """What each group answers."""
 TABLE = ["| key | default | meaning |", "| --- | --- | --- |"]
-OFTEN = 3
-"""A key's row that so many components have stands once, at the top of their page."""
 Values = dict[str, Any]
 
 
@@ -83,7 +79,6 @@ def pages() -> dict[Path, str]:
     found = {PAGE: _page([HEAD, *_index(), "## Without a group\n", *_options(), *_presets()])}
     for group in GROUPS:
         found[PAGES / f"{group}.md"] = _page([*_head(group), *_group(group)])
-    found[PAGES / "experiment.md"] = _page([*_head("experiment"), *_experiments()])
     return found
 
 
@@ -92,25 +87,20 @@ def _page(parts: list[str]) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| group | answers | names |"
+    yield "| group | answers | default |"
     yield "| --- | --- | --- |"
     for group, about in ABOUT.items():
-        names = sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-        if group == "experiment":
-            names = sorted(path.name for path in (CONF / group).iterdir())
-        shown = " ".join(f"`{name}`" for name in names)
-        yield f"| [{group}]({PAGES.name}/{group}.md) | {about} | {shown} |"
-    yield ""
+        yield f"| [{group}]({PAGES.name}/{group}.md) | {about} | `{_chosen(group)}` |"
+    figures = CONF / "experiment"
+    names = sorted(file.relative_to(figures).with_suffix("") for file in figures.rglob("*.yaml"))
+    yield "\n`experiment=name` chooses the overrides and the sweep of a figure. The"
+    yield "[papers](../papers/index.md) describe the figures, `fedpriv reproduce` draws them:"
+    yield " ".join(f"`{name.as_posix()}`" for name in names) + "\n"
 
 
 def _head(group: str) -> Iterator[str]:
     yield f"# {group}\n"
-    if group == "experiment":
-        yield f"{ABOUT[group]} `fedpriv reproduce` runs and draws them.\n"
-        return
-    chosen = _chosen(group)
-    default = f" Without a choice it is `{group}={chosen}`." if chosen else ""
-    yield f"{ABOUT[group]} `{group}=name` chooses one, `{group}.key=value` sets its key.{default}\n"
+    yield f"{ABOUT[group]} `{group}=name` chooses one, `{group}.key=value` sets its key.\n"
 
 
 def _chosen(group: str) -> str | None:
@@ -130,41 +120,43 @@ def _options() -> Iterator[str]:
 
 
 def _presets() -> Iterator[str]:
-    """A row for each data set; the first row is for data sets without a preset."""
+    """A row for each data set, with what differs from the first row."""
+    general = _loaded(CONF / "config.yaml")
+    usual = {"rounds": general["rounds"]} | general["preset"]
     yield "\n## Presets\n"
-    general = yaml.safe_load((CONF / "config.yaml").read_text())
-    names = list(general["preset"])
-    yield (
-        "A data set's usual settings, which algorithms and allocators read. "
-        "`silo_` stands before those of methods"
-    )
-    yield "that train on a whole silo.\n"
-    yield f"| data | rounds | {' | '.join(names)} |"
-    yield f"| --- {'| --- ' * (len(names) + 1)}|"
+    yield "A data set's usual settings, which algorithms and allocators read as `preset.key`."
+    yield "`silo_` stands before those of methods that train on a whole silo.\n"
+    yield "| data | rounds and preset |"
+    yield "| --- | --- |"
+    yield f"| all, unless below | {_words(usual)} |"
     for file in sorted((CONF / "data").glob("*.yaml")):
-        own = yaml.safe_load(file.read_text())
-        preset = general["preset"] | own.get("preset", {})
-        cells = [own.get("rounds", general["rounds"]), *(preset[name] for name in names)]
-        yield f"| {file.stem} | {' | '.join(map(typed, cells))} |"
+        values = _loaded(file)
+        own = {"rounds": values.get("rounds", usual["rounds"])} | values.get("preset", {})
+        other = {key: value for key, value in own.items() if value != usual[key]}
+        yield f"| {file.stem} | {_words(other)} |"
+
+
+def _words(values: Values) -> str:
+    return " ".join(f"`{key}={typed(value)[1:-1]}`" for key, value in values.items())
 
 
 def _group(group: str) -> Iterator[str]:
-    """A section for each file, after the rows that many of them have."""
-    sections = [_section(group, file) for file in sorted((CONF / group).glob("*.yaml"))]
-    counts = Counter(row for section in sections for row in section.rows)
-    commonest = {row.split("`")[1]: row for row, _ in reversed(counts.most_common())}
-    shared = [row for row in commonest.values() if counts[row] >= OFTEN]
-    if shared:
-        yield "## Shared keys\n"
-        yield from (*TABLE, *shared, "")
-    for section in sections:
+    """A section for each file; a row that an earlier section has is named with a link to it."""
+    first: dict[str, str] = {}
+    for file in sorted((CONF / group).glob("*.yaml")):
+        section = _section(group, file)
         yield f"## {group}={section.name}\n"
         yield from (f"{text}\n" for text in section.about)
-        if names := [row.split("`")[1] for row in section.rows if row in shared]:
-            listed = ", ".join(f"`{name}`" for name in names)
-            yield f"[Shared](#shared-keys): {listed}.\n"
-        if own := [row for row in section.rows if row not in shared]:
+        earlier: dict[str, list[str]] = {}
+        for row in section.rows:
+            if row in first:
+                earlier.setdefault(first[row], []).append(row.split("`")[1])
+        for name, keys in earlier.items():
+            listed = ", ".join(f"`{key}`" for key in keys)
+            yield f"As in [{group}={name}](#{group}{name}): {listed}.\n"
+        if own := [row for row in section.rows if row not in first]:
             yield from (*TABLE, *own, "")
+        first |= dict.fromkeys(own, section.name)
 
 
 def _section(group: str, file: Path) -> Section:
@@ -189,20 +181,6 @@ def _section(group: str, file: Path) -> Section:
         for key, value in own.items()
     )
     return Section(file.stem, tuple(about), tuple(rows))
-
-
-def _experiments() -> Iterator[str]:
-    yield "| name | what it is |"
-    yield "| --- | --- |"
-    for file in sorted((CONF / "experiment").rglob("*.yaml")):
-        lines = [
-            line[2:]
-            for line in file.read_text().splitlines()
-            if line.startswith("# ") and "@" not in line
-        ]
-        text = " ".join(line for line in lines if not line.startswith("fedpriv reproduce"))
-        name = file.relative_to(CONF / "experiment").with_suffix("").as_posix()
-        yield f"| `{name}` | {_cell(_first(text))} |"
 
 
 def _loaded(file: Path) -> Values:
@@ -268,11 +246,6 @@ def from_docstring(cls: type[Any], key: str) -> str:
         if found:
             return " ".join(found[1].split()).rstrip(".")
     return ""
-
-
-def _first(text: str) -> str:
-    """The first sentence; "et al." and "Fig." do not end it."""
-    return re.split(r"(?<!et al)(?<!Fig)\. (?=[A-Z])", text)[0].rstrip(".")
 
 
 def _cell(text: str) -> str:
