@@ -5,11 +5,11 @@ import pytest
 from cheating_server import Attack, aggregation_of, unguarded
 from parties_of_generators import changed
 from secure_sums import PHASES, parties, ready, total_of
+from server_evaluator import Setting, Witnesses
 from strategies_of_servers import random_view, split, two_sets
 from test_random_servers import attack as attack_by_a_random_server
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
-from fedpriv.aggregation.secagg.threat_model import Setting, Witnesses
 from fedpriv.errors import AggregationAbortedError, ConfigError
 
 pytestmark = pytest.mark.slow
