@@ -14,7 +14,8 @@ independent noise, samples and keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedpriv.audit.observation import (
     Observations,
     ObservedRun,
     PlanChange,
+    noiseless,
     observed_round,
     without_plan_noise,
     without_randomness,
@@ -172,25 +174,24 @@ class Attack:
         for number in range(1, self.rounds + 1):
             runs = [run for run in (self.run, self.quiet_run) if run is not None]
             checkpoints = [run.prepared.arrays(state) for run in runs]
-            after, found = self._round(number, state)
+            found = list(self._round(number, state))
             if self.resumes and number == self.rounds:
                 # Both get new keys: a mask serves once.
                 again, *_ = [run.resume(known) for run, known in zip(runs, checkpoints)]
-                repeated = self._round(number, again)[1]
+                repeated = {one.query.serial: one for one in self._round(number, again)}
                 found = [
-                    _mean(first, second)
-                    for first in found
-                    for second in repeated
-                    if first.query.serial == second.query.serial
+                    replace(one, vectors=_mean(one.vectors, repeated[one.query.serial].vectors))
+                    for one in found
+                    if one.query.serial in repeated
                 ]
             adds = np.array([True, *(number == one for one in self.single_rounds)])
             for difference in found:
                 for name in scores:
                     scores[name] += self._ratios(name, difference)[:, None] * adds
-            state = after
+                state = difference.state
         return present, scores
 
-    def _round(self, number: int, state: State) -> tuple[State, list[Difference]]:
+    def _round(self, number: int, state: State) -> Iterator[Difference]:
         known = {serial: reference.quiet for serial, reference in self.references.items()}
         return observed_round(self.run, self.quiet_run or known, number, state)
 
@@ -209,9 +210,8 @@ class Attack:
         return np.asarray(ratios * squares / np.where(most, most, 1.0))
 
 
-def _mean(one: Difference, other: Difference) -> Difference:
-    vectors = {name: (one.vectors[name] + other.vectors[name]) / 2 for name in one.vectors}
-    return Difference(one.query, one.silos, vectors)
+def _mean(one: Observations, other: Observations) -> Observations:
+    return {name: (one[name] + other[name]) / 2 for name in one}
 
 
 def _scaled(products: np.ndarray, squares: np.ndarray) -> np.ndarray | None:
@@ -241,9 +241,11 @@ def prepared_attack(
     alike = canaries.original.rounds_alike
     shown = 1 if canaries.alone and alike else rounds
     nobody = np.zeros(len(canaries), dtype=bool)
-    without = _noiseless(quiet_run, nobody, shown, 0.0)
+    without = noiseless(quiet_run, nobody, shown, without_randomness)
     # A single round has only one state to start from.
-    moved = _noiseless(quiet_run, nobody, min(2, shown), 1.0) if rounds > 1 else {}
+    moved = {}
+    if rounds > 1:
+        moved = noiseless(quiet_run, nobody, min(2, shown), without_randomness, shift=1.0)
     adapts = any(
         not np.allclose(seen[name], without[serial][name], rtol=1e-6, atol=1e-9)
         for serial, seen in moved.items()
@@ -288,7 +290,8 @@ def _references(
     everybody = np.ones(len(canaries), dtype=bool)
     found: dict[Serial, Reference] = {}
     for trial in range(NOISELESS_RUNS if chosen else 1):
-        for serial, seen in _noiseless(quiet_run, everybody, rounds, 0.0, trial).items():
+        every = noiseless(quiet_run, everybody, rounds, without_randomness, trial=trial)
+        for serial, seen in every.items():
             quiet = without[serial]
             directions = {name: (seen[name] - quiet[name]) * mask for name in seen}
             new = Reference(directions, quiet)
@@ -296,16 +299,3 @@ def _references(
         if all(reference.length > 0 for reference in found.values()):
             break
     return found
-
-
-def _noiseless(
-    run: ObservedRun, present: np.ndarray, rounds: int, shift: float, trial: int = 0
-) -> dict[Serial, Observations]:
-    """Noiseless observations of each query, from initial parameters moved by `shift`."""
-    state = run.restart(present, trial)
-    state = state.with_params(state.params + shift)
-    return {
-        query.serial: run.exchange(without_randomness(query), state)[1]
-        for number in range(1, rounds + 1)
-        for query in run.prepared.queries(number)
-    }

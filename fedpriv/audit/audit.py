@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.attack import ALL_ROUNDS
@@ -146,42 +147,62 @@ def audit(
     colluding: number of curious silos that share what they know.
     progress: shows what is done; None: nothing.
     """
-    found = []
     progress = progress or AuditProgress(quiet=True)
-    progress.stage(f"{exp.algo.label}: accounting")
-    units = subjects(exp, colluding)
-    seconds = effort.seconds * FILE_SHARE / len(units)
-    progress.stage("distances from the file to the noise", seconds)
-    of_file = file_premises(exp, units[0].plan, seconds)
-    for subject in units:
-        share = replace(effort, seconds=effort.seconds / len(units))
+
+    def attack(subject: Subject, share: Effort) -> Evidence:
         progress.stage(f"{subject.unit}: trials of attacks", share.seconds)
-        with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as attack:
-            scores = trials(attack, share, 2**40 * (exp.options.seed + 1))
-        progress.stage(f"{subject.unit}: premises", share.seconds * PREMISE_SHARE)
-        measured = [
-            *of_file.get((subject.unit, subject.adjacency), []),
-            *measured_premises(exp, subject, share, colluding),
-        ]
-        for row in subject.rows:
-            family = subject.family(row.observer, attack.canaries.silo)
+        with closing(chosen_attack(exp, subject.plan, subject.events, share, colluding)) as chosen:
+            scores = trials(chosen, share, 2**40 * (exp.options.seed + 1))
+
+        def evidence(row: EpsilonRow) -> dict[str, Any]:
+            family = subject.family(row.observer, chosen.canaries.silo)
             bound = lower_bound(
                 *scores[row.observer],
                 delta=exp.accountant.delta,
                 confidence=CONFIDENCE,
                 family=family,
             )
-            label = exp.algo.label
-            found.append(
-                AuditRow(
-                    **vars(row),
-                    algorithm=label,
-                    bound=bound,
-                    family=family,
-                    metric=attack.metrics[bound.metric],
-                    premises=tuple(p for p in measured if p.observer in ("", row.observer)),
-                )
-            )
+            return {"bound": bound, "family": family, "metric": chosen.metrics[bound.metric]}
+
+        return evidence
+
+    return audited(exp, attack, effort, colluding, progress)
+
+
+Evidence = Callable[[EpsilonRow], dict[str, Any]]
+"""From a certificate: `bound`, `family` and what else an attack has found, by names of
+`AuditRow`."""
+
+
+def audited(
+    exp: Experiment,
+    attack: Callable[[Subject, Effort], Evidence],
+    effort: Effort,
+    colluding: int,
+    progress: AuditProgress,
+) -> list[AuditRow]:
+    """What attacks prove, and the premises of every certificate.
+
+    attack: runs the attack on one type of unit.
+    effort: of all attacks together; a share of it is for the premises.
+    """
+    progress.stage(f"{exp.algo.label}: accounting")
+    units = subjects(exp, colluding)
+    share = replace(effort, seconds=effort.seconds / len(units))
+    progress.stage("distances from the file to the noise", share.seconds * FILE_SHARE)
+    of_file = file_premises(exp, units[0].plan, share.seconds * FILE_SHARE)
+    found = []
+    for subject in units:
+        evidence = attack(subject, share)
+        progress.stage(f"{subject.unit}: premises", share.seconds * PREMISE_SHARE)
+        measured = [
+            *of_file.get((subject.unit, subject.adjacency), []),
+            *measured_premises(exp, subject, share, colluding),
+        ]
+        for row in subject.rows:
+            own = tuple(p for p in measured if p.observer in ("", row.observer))
+            known = vars(row) | evidence(row)
+            found.append(AuditRow(**known, algorithm=exp.algo.label, premises=own))
     return found
 
 

@@ -65,13 +65,19 @@ class CanaryData(DataSet):
     """Given records.
 
     records: features (n, d) and labels (n, 2).
+    in_groups_of: `records_per_draw` of the audited run.
     """
 
     records: Records = field(
         default_factory=lambda: Records(np.zeros((1, 1)), np.zeros((1, 2))), compare=False
     )
+    in_groups_of: int = 1
     outputs = 1
     task = CanaryLoss()
+
+    @property
+    def records_per_draw(self) -> int:
+        return self.in_groups_of
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,12 +85,6 @@ class CanaryData(DataSet):
 
     def load(self, streams: Streams) -> Corpus:
         return Corpus(self.records, Records(self.records.x[:1], self.records.y[:1]))
-
-
-class PairedCanaryData(CanaryData):
-    """Given records for runs that draw records in pairs."""
-
-    records_per_draw = 2
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ class Canaries:
     def experiment(self) -> Experiment:
         """The audited experiment in this process, on records with all canaries present."""
         records, allocation = self.records(np.ones(len(self), dtype=bool))
-        pairs = self.original.data.records_per_draw == 2
+        draws = self.original.data.records_per_draw
         return replace(
             self.original,
-            data=(PairedCanaryData if pairs else CanaryData)(records=records),
+            data=CanaryData(records=records, in_groups_of=draws),
             allocator=GivenAllocator(allocation.n_users, allocation.n_silos, known=allocation),
             model=Linear(bias=False),
             engine=InProcess(),

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
-COLUMNS = [
-    *["algorithm", "observer", "unit", "group", "adjacency", "rounds", "certified", "claimed"],
-    *["audited", "any_mechanism", "within_family", "assumed", "provable", "metric"],
-    *["estimate", "estimate_low", "estimate_high"],
-    *COUNTS,
-]
 
 
 def main(args: list[str]) -> None:
@@ -160,34 +154,39 @@ def _number(value: float | None) -> str:
 def write(rows: list[AuditRow], folder: Path) -> None:
     """Write audit.csv and figure.png."""
     from fedpriv.audit.figure import draw
-    from fedpriv.reports.number_table import write_table
+    from fedpriv.reports.number_table import write_records
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / "audit.csv", COLUMNS, map(_cells, rows))
+    write_records(folder / "audit.csv", [cells(row) for row in rows])
     draw(rows, folder / "figure.png")
 
 
-def _cells(row: AuditRow) -> list[object]:
+def cells(row: AuditRow) -> dict[str, Any]:
+    """The columns of audit.csv."""
     bound = row.bound
+    about = ("algorithm", "observer", "unit", "group", "adjacency")
+    estimates = ("metric", "estimate", "estimate_low", "estimate_high")
     counts = asdict(bound.evidence)
-    about = [row.algorithm, row.observer, row.unit, row.group, row.adjacency, row.round]
-    proven = [bound.audited, bound.epsilon, bound.within, row.assumed]
-    proven += [bound.provable, row.metric, row.estimate, row.estimate_low, row.estimate_high]
-    return [*about, row.certified, row.claimed, *proven, *(counts.get(name) for name in COUNTS)]
+    return {
+        **{name: getattr(row, name) for name in about},
+        "rounds": row.round,
+        "certified": row.certified,
+        "claimed": row.claimed,
+        "audited": bound.audited,
+        "any_mechanism": bound.epsilon,
+        "within_family": bound.within,
+        "assumed": row.assumed,
+        "provable": bound.provable,
+        **{name: getattr(row, name) for name in estimates},
+        **{name: counts.get(name) for name in COUNTS},
+    }
 
 
 def as_data(rows: list[AuditRow]) -> dict[str, Any]:
     """The rows of one experiment, and the assumptions that were measured, as plain values."""
-    numbers = ("certified", "claimed", "estimate", "estimate_low", "estimate_high")
     premises = dict.fromkeys(premise for row in rows for premise in row.premises)
     return {
-        "rows": [
-            {name: getattr(row, name) for name in ("observer", "unit", "group", "adjacency")}
-            | {name: getattr(row, name) for name in numbers}
-            | {"rounds": row.round, "audited": row.bound.audited, "provable": row.bound.provable}
-            | {"assumed": row.assumed, "refuted": row.refuted}
-            for row in rows
-        ],
+        "rows": [cells(row) | {"refuted": row.refuted} for row in rows],
         "premises": [
             {"observer": premise.observer, "name": premise.name, "refuted": premise.alarm}
             for premise in premises

@@ -113,13 +113,9 @@ class SampledFamily:
         high = math.log(self.noise * 30)
         if refuted(self._curve(low)):
             return float(self._losses(low).get_epsilon_for_delta(delta))
-        if not refuted(self._curve(high)):
-            return 0.0
-        for _ in range(9):
-            middle = (low + high) / 2
-            low, high = (low, middle) if refuted(self._curve(middle)) else (middle, high)
-        # `high` is refuted, and so is every member with more noise.
-        return float(self._losses(high).get_epsilon_for_delta(delta))
+        # A member with more noise than a refuted one is refuted too.
+        most = largest_refuted(lambda x: refuted(self._curve(-x)), low=-high, high=-low, steps=9)
+        return float(self._losses(-most).get_epsilon_for_delta(delta)) if most > -high else 0.0
 
     def _losses(self, log_noise: float) -> PrivacyLossDistribution:
         return _losses(self.rate, self.rounds, math.exp(log_noise))

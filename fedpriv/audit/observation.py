@@ -6,7 +6,7 @@ sums. Data and model are loaded once. Every trial has its own parties, keys, set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -278,11 +278,13 @@ class Difference:
     query: the query.
     silos: names of the silos in its sum.
     vectors: by observer, (k, size).
+    state: after the query.
     """
 
     query: Query
     silos: tuple[str, ...]
     vectors: Observations
+    state: State
 
     def ratios(
         self, x: np.ndarray, users: np.ndarray, sampling: tuple[float, float] | None
@@ -305,12 +307,11 @@ def observed_round(
     quiet: ObservedRun | Mapping[tuple[int, int], Observations],
     number: int,
     state: State,
-) -> tuple[State, list[Difference]]:
-    """Run a round; the state after it, and the differences of its queries that have a sum.
+) -> Iterator[Difference]:
+    """Run a round; the differences of its queries that have a sum, one after the other.
 
     quiet: a run without canaries and noise, or its observations by the queries' serial numbers.
     """
-    found = []
     for query in run.prepared.queries(number):
         try:
             total, seen = run.exchange(query, state)
@@ -322,6 +323,28 @@ def observed_round(
         except AggregationAbortedError:
             continue
         vectors = {name: seen[name] - expected[name] for name in seen}
-        found.append(Difference(query, total.silos, vectors))
         state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
-    return state, found
+        yield Difference(query, total.silos, vectors, state)
+
+
+def noiseless(
+    run: ObservedRun,
+    present: np.ndarray,
+    rounds: int,
+    change: Callable[[Query], Query],
+    *,
+    shift: float = 0.0,
+    trial: int = 0,
+) -> dict[tuple[int, int], Observations]:
+    """Observations of each query of a run without noise; every round begins with the first state.
+
+    change: of each query before it is asked.
+    shift: by which all initial parameters are moved.
+    """
+    state = run.restart(present, trial)
+    state = state.with_params(state.params + shift)
+    return {
+        query.serial: run.exchange(change(query), state)[1]
+        for number in range(1, rounds + 1)
+        for query in run.prepared.queries(number)
+    }

@@ -10,27 +10,21 @@ everything but the coins, the noise, and the sample if it is hidden from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedpriv.audit.audit import (
-    CONFIDENCE,
-    PREMISE_SHARE,
-    AuditRow,
-    Subject,
-    measured_premises,
-    subjects,
-)
+from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.audit.audit import CONFIDENCE, AuditRow, Evidence, Subject, audited
 from fedpriv.audit.bounds import guess_bound
 from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.audit.candidates import bounds_whole_silos
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
-from fedpriv.audit.file_premises import file_premises
 from fedpriv.audit.guessing import best_number
 from fedpriv.audit.observation import (
-    Observations,
     ObservedRun,
+    noiseless,
     observed_round,
     with_noise_of,
     without_plan_noise,
@@ -45,7 +39,7 @@ from fedpriv.settings.experiment import Experiment
 QUICK_CANARIES = 400
 THOROUGH_CANARIES = 4000
 """Enough to prove half of a certificate of 8."""
-PREMISE_EFFORT = Effort(20.0, 500)
+PREMISE_EFFORT = Effort(40.0, 500)
 """Time and noise values for the premises, which are measured in short runs of their own."""
 
 
@@ -64,13 +58,10 @@ def audit_in_one_run(
 
     Raises ConfigError if the run has too few units, or if canaries would share a bound.
     """
-    found = []
     progress = progress or AuditProgress(quiet=True)
-    progress.stage(f"{exp.algo.label}: accounting")
-    units = subjects(exp, colluding)
-    progress.stage("distances from the file to the noise", PREMISE_EFFORT.seconds)
-    of_file = file_premises(exp, units[0].plan, PREMISE_EFFORT.seconds)
-    for subject in units:
+    delta = exp.accountant.delta
+
+    def attack(subject: Subject, share: Effort) -> Evidence:
         require(
             not bounds_whole_silos(exp, subject.plan),
             "--one-run",
@@ -85,42 +76,27 @@ def audit_in_one_run(
         )
         known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
-        progress.stage(f"{subject.unit}: premises", PREMISE_EFFORT.seconds * PREMISE_SHARE)
-        measured = [
-            *of_file.get((subject.unit, subject.adjacency), []),
-            *measured_premises(exp, subject, PREMISE_EFFORT, colluding),
-        ]
         progress.stage(f"{subject.unit}: one run with {len(known)} canaries")
         signals = _signals(exp, known, subject, coins, colluding, progress)
-        delta = exp.accountant.delta
-        for row in subject.rows:
+
+        def evidence(row: EpsilonRow) -> dict[str, Any]:
             signal = signals[row.observer]
             family = subject.family(row.observer)
-            number = best_number(
-                len(coins), row.certified, delta=delta, confidence=CONFIDENCE, family=family
-            )
-            bound = guess_bound(
-                signal.scores,
-                coins,
-                n_guesses=number,
-                delta=delta,
-                confidence=CONFIDENCE,
-                family=family,
-            )
+            settings: dict[str, Any] = {"delta": delta, "confidence": CONFIDENCE, "family": family}
+            number = best_number(len(coins), row.certified, **settings)
+            bound = guess_bound(signal.scores, coins, n_guesses=number, **settings)
             estimate = estimated_epsilon(signal.projections, coins, delta, CONFIDENCE)
-            found.append(
-                AuditRow(
-                    **vars(row),
-                    algorithm=exp.algo.label,
-                    bound=bound,
-                    family=family,
-                    estimate=estimate.epsilon,
-                    estimate_low=estimate.low,
-                    estimate_high=estimate.high,
-                    premises=tuple(p for p in measured if p.observer in ("", row.observer)),
-                )
-            )
-    return found
+            return {
+                "bound": bound,
+                "family": family,
+                "estimate": estimate.epsilon,
+                "estimate_low": estimate.low,
+                "estimate_high": estimate.high,
+            }
+
+        return evidence
+
+    return audited(exp, attack, PREMISE_EFFORT, colluding, progress)
 
 
 @dataclass
@@ -161,8 +137,8 @@ def _signals(
         state = run.restart(coins, seed)
         quiet_run.restart(np.zeros_like(coins), seed)
         for number in range(1, exp.options.rounds + 1):
-            state, differences = observed_round(run, quiet_run, number, state)
-            for difference in differences:
+            for difference in observed_round(run, quiet_run, number, state):
+                state = difference.state
                 for name, signal in signals.items():
                     x = _projections(known, difference.vectors[name], difference.silos, run)
                     hidden = sampling.get(name)
@@ -196,17 +172,14 @@ def _lengths(
     Measured in a noiseless round with coins that are independent of those of the audit.
     """
     coins = exp.streams.generator("one-run audit: lengths").random(len(known)) < 0.5
-
-    def first_query(present: np.ndarray) -> tuple[tuple[str, ...], Observations]:
-        state = quiet_run.restart(present, exp.options.seed)
-        query = without_randomness(quiet_run.prepared.queries(1)[0])
-        total, seen = quiet_run.exchange(query, state)
-        return total.silos, seen
-
-    silos, present = first_query(coins)
-    _, absent = first_query(np.zeros_like(coins))
-    lengths = {}
-    for name in present:
-        moved = _projections(known, present[name] - absent[name], silos, quiet_run)[coins]
-        lengths[name] = float(np.median(moved))
-    return lengths
+    query = quiet_run.prepared.queries(1)[0]
+    present, absent = (
+        noiseless(quiet_run, who, 1, without_randomness, trial=exp.options.seed)[query.serial]
+        for who in (coins, np.zeros_like(coins))
+    )
+    silos = tuple(quiet_run.prepared.silos[place] for place in query.invited)
+    moved = {
+        name: _projections(known, present[name] - absent[name], silos, quiet_run)
+        for name in present
+    }
+    return {name: float(np.median(x[coins])) for name, x in moved.items()}

@@ -29,11 +29,9 @@ import numpy as np
 
 from fedpriv.accountants.events import Event
 from fedpriv.audit.attack import Attack, Serial
-from fedpriv.audit.observation import Observations, ObservedRun, without_noise
+from fedpriv.audit.observation import ObservedRun, noiseless, observed_round, without_noise
 from fedpriv.certificates.request import turn_of
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.party import silo_name
-from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
 from fedpriv.testing.event_parameters import inclusion, noise_multiplier
 
@@ -205,31 +203,22 @@ def _round(
     trial: number of the run.
     again: whether the round is done for the second time; its queries then count as further ones.
     """
-    run = attack.run
     found: dict[tuple[str, Serial], np.ndarray] = {}
-    for query in run.prepared.queries(number):
-        try:
-            total, seen = run.exchange(query, state)
-            expected = quiet.exchange(without_noise(query), state)[1]
-        except AggregationAbortedError:
-            continue
-        serial = query.serial
-        for name in seen:
-            noise = seen[name] - expected[name]
+    for difference in observed_round(attack.run, quiet, number, state):
+        serial, state = difference.query.serial, difference.state
+        for name, noise in difference.vectors.items():
             x = attack.projected(name, serial, noise)
             if x is not None:
                 found[name, serial] = x
+                noises.seen[name, serial].append(x)
                 alone = attack.coordinates(name, serial, noise, VISIBLE)
                 noises.coordinates[name, serial].append(alone)
         place = (serial[0], ~serial[1]) if again else serial
-        for name in total.silos:
-            own = run.taps[name].message - quiet.taps[name].message
+        for name in difference.silos:
+            own = attack.run.taps[name].message - quiet.taps[name].message
             x = attack.projected_sum(serial, own)
             if x is not None and np.any(x):
                 noises.of_silos[place, name][trial] = x
-        state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
-    for key, x in found.items():
-        noises.seen[key].append(x)
     return state, found
 
 
@@ -267,6 +256,8 @@ def _independence(
     noises: Mapping[tuple[Serial, str], Mapping[int, np.ndarray]],
 ) -> Iterator[Premise]:
     """Whether noises (n,) of queries and silos, by run, are uncorrelated."""
+    from scipy.stats import pearsonr
+
     found = list[tuple[float, float, str]]()
     for one, other in combinations(list(noises)[:MAX_NOISES], 2):
         runs = [run for run in noises[one] if run in noises[other]]
@@ -274,21 +265,12 @@ def _independence(
             continue
         x, y = (np.concatenate([noises[key][run] for run in runs]) for key in (one, other))
         if len(x) == len(y) >= 4 and x.std() > 0 and y.std() > 0:
-            r = abs(float(np.corrcoef(x, y)[0, 1]))
-            found.append((r, _by_chance(r, len(x)), f"{_place(one)} and {_place(other)}"))
-    if not found:
-        return
-    r, chance, places = min(found, key=lambda pair: pair[1])
-    chance = min(1.0, len(found) * chance)
-    yield Premise("", f"correlation of the noise of {places}", r, 0.0, chance)
-
-
-def _by_chance(r: float, length: int) -> float:
-    """The probability that so many pairs of independent numbers have a correlation beyond +-r."""
-    from scipy.special import stdtr
-
-    r = min(r, 1 - 1e-12)
-    return 2 * float(stdtr(length - 2, -r * math.sqrt((length - 2) / (1 - r**2))))
+            r, chance = pearsonr(x, y)
+            found.append((float(chance), abs(float(r)), f"{_place(one)} and {_place(other)}"))
+    if found:
+        chance, r, places = min(found)
+        chance = min(1.0, len(found) * chance)
+        yield Premise("", f"correlation of the noise of {places}", r, 0.0, chance)
 
 
 def _place(key: tuple[Serial, str]) -> str:
@@ -378,26 +360,19 @@ def _counts(
 def _contributions(attack: Attack, quiet: ObservedRun, trial: int) -> dict[Serial, np.ndarray]:
     """What canaries contribute to each query of one noiseless run, (n,) in units of the longest.
     Every round begins with the first state."""
-    observations: list[dict[Serial, Observations]] = []
-    for there in (True, False):
-        state = quiet.restart(np.full(len(attack.canaries), there), trial)
-        observations.append(
-            {
-                query.serial: quiet.exchange(without_noise(query), state)[1]
-                for query in _all_queries(quiet, attack.rounds)
-            }
+    present, absent = (
+        noiseless(
+            quiet, np.full(len(attack.canaries), there), attack.rounds, without_noise, trial=trial
         )
-    present, absent = observations
+        for there in (True, False)
+    )
     found = {}
     for serial, seen in present.items():
-        for name, vectors in seen.items():
-            x = attack.projected(name, serial, vectors - absent[serial][name])
-            if x is not None:
-                found[serial] = x
-                break
+        by_observer = (
+            attack.projected(name, serial, vectors - absent[serial][name])
+            for name, vectors in seen.items()
+        )
+        visible = next((x for x in by_observer if x is not None), None)
+        if visible is not None:
+            found[serial] = visible
     return found
-
-
-def _all_queries(run: ObservedRun, rounds: int) -> Iterator[Query]:
-    for number in range(1, rounds + 1):
-        yield from run.prepared.queries(number)
