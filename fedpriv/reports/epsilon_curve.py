@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
+import pandas as pd
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.canvas import (
     MARKERS,
     Axes,
-    Figure,
     Line2D,
     LogLocator,
     NullFormatter,
     plt,
     save,
 )
-from fedpriv.reports.finished_runs import Run, user_epsilons
+from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, group_runs, short
 from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import GroupSummary, mean_and_std, summarise
+from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
 from fedpriv.runs.labels import RELEASED
 
 DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -41,24 +42,11 @@ SIZE = (6.0, 4.2)
 COLUMNS = ("group", "round", "metric", "label", "mean", "sd", "n", "certified")
 
 
-def curve_of(summary: GroupSummary, method: str | None = None) -> list[tuple[float, float]]:
-    """(certified epsilon, mean of the metric) of a group after each evaluated round that has a
-    finite epsilon; the epsilon is the largest over seeds."""
-    return [(row[-1], row[0]) for row in _points(summary, method)]
-
-
-def _points(summary: GroupSummary, method: str | None) -> list[tuple[float, float, int, float]]:
-    """(mean, deviation, round, epsilon), ascending in rounds."""
-    runs = summary.group.runs
-    tables = [user_epsilons(run.epsilon, summary.observer, method) for run in runs]
-    spent = [dict(zip(table["round"], table["certified"])) for table in tables]
-    found = []
-    for number, row in mean_and_std([run.metrics for run in runs], summary.metric).iterrows():
-        epsilons = [own.get(number, math.inf) for own in spent]
-        if math.isfinite(max(epsilons)) and math.isfinite(row["mean"]):
-            assert isinstance(number, int)
-            found.append((float(row["mean"]), float(row["std"]), number, float(max(epsilons))))
-    return found
+def curve_of(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
+    """The rounds of `curves` that have a finite metric and a finite certified epsilon."""
+    curve = curves(summary, method)
+    finite = np.isfinite(curve[["mean", "certified"]]).all(axis=1)
+    return curve.loc[finite.to_numpy()]
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,9 @@ class Looks:
         numeric = len(keys) == 1 and all(
             isinstance(value, int | float) or value is None for [value] in values.values()
         )
-        names = sorted(values, key=lambda name: _order(values[name])) if numeric else list(values)
+        names = list(values)
+        if numeric:
+            names.sort(key=lambda name: float(-math.inf if None in values[name] else values[name][0]))  # type: ignore[arg-type]
         scale = matplotlib.colormaps["viridis"]
         colors = {
             name: scale(0.8 * place / max(1, len(names) - 1)) if numeric else _distinct(place)
@@ -142,83 +132,66 @@ def draw(
     """
     groups = group_runs(runs)
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
-    found = [(summary, _points(summary, method)) for summary in summaries]
-    if not any(points for _, points in found):
+    found = [(summary, curve_of(summary, method)) for summary in summaries]
+    drawn = [(summary, curve) for summary, curve in found if len(curve)]
+    if not drawn:
         raise FedprivError(f"{runs[0].folder}: no run has a finite epsilon to draw against")
     figure, axis = plt.subplots(figsize=SIZE, layout="constrained")
-    looks = Looks.of([summary.group for summary, points in found if points])
-    for summary, points in found:
-        if points:
-            _draw_line(axis, points, looks.line(summary.group))
-    _finish(figure, axis, looks, found, runs, title)
-    save(figure, out, dpi=200)
-    write_table(out.with_suffix(".csv"), COLUMNS, _rows(found))
-
-
-def _draw_line(
-    axis: Axes, points: Sequence[tuple[float, float, int, float]], look: dict[str, Any]
-) -> None:
-    means, deviations, _, epsilons = (list(column) for column in zip(*points))
-    every = max(1, len(points) // 8)
-    axis.plot(epsilons, means, markevery=((len(points) - 1) % every, every), **look)  # the last too
-    if all(math.isfinite(sd) for sd in deviations):
-        low = [mean - sd for mean, sd in zip(means, deviations)]
-        high = [mean + sd for mean, sd in zip(means, deviations)]
-        axis.fill_between(epsilons, low, high, color=look["color"], alpha=0.15, lw=0)
-
-
-def _finish(
-    figure: Figure,
-    axis: Axes,
-    looks: Looks,
-    found: Sequence[tuple[GroupSummary, Any]],
-    runs: Sequence[Run],
-    title: str,
-) -> None:
-    summaries = [summary for summary, _ in found]
-    ends = [points[-1][-1] for _, points in found if points]
-    starts = [points[0][-1] for _, points in found if points]
-    if max(ends) > 30 * min(starts):
+    looks = Looks.of([summary.group for summary, _ in drawn])
+    for summary, curve in drawn:
+        _draw_line(axis, curve, looks.line(summary.group))
+    if _wide(drawn):
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
         axis.xaxis.set_minor_formatter(NullFormatter())
-    observers = " and ".join(dict.fromkeys(one.observer for one in summaries))
-    units = " and ".join(dict.fromkeys(one.unit for one in summaries))
-    deltas = " and ".join(f"{delta:g}" for delta in sorted({run.delta for run in runs}))
-    axis.set_xlabel(f"certified epsilon ({observers}, unit {units}, delta = {deltas})", fontsize=9)
-    private = all(one.label != RELEASED for one in summaries)
-    name = summaries[0].metric.replace("_", " ") + (" (diagnostic)" if private else "")
-    axis.set_ylabel(name, fontsize=9)
-    axis.tick_params(which="both", labelsize=8)
-    axis.grid(alpha=0.3)
-    handles, names = looks.legend()
-    if len(names) > 1:
-        axis.legend(handles, names, fontsize=8, title=looks.about, title_fontsize=8)
-    absent = [one.group.name for one, points in found if not points]
+    _label(axis, looks, summaries, runs)
+    absent = [summary.group.name for summary, curve in found if not len(curve)]
     facts = [f"mean over {max(one.n for one in summaries)} seeds"] * (summaries[0].n > 1)
     facts += [f"no finite epsilon: {', '.join(absent)}"] if absent else []
     if any(run.randomness == "simulation" for run in runs):
         facts.append("simulation: epsilons are those of the same runs with real noise")
     figure.supxlabel("; ".join(facts), fontsize=7)
     axis.set_title(title, fontsize=10)
+    save(figure, out, dpi=200)
+    rows = [row for summary, curve in drawn for row in curve_rows(summary, curve, ["certified"])]
+    write_table(out.with_suffix(".csv"), COLUMNS, rows)
 
 
-def _rows(found: Sequence[tuple[GroupSummary, Any]]) -> list[list[object]]:
-    return [
-        [
-            one.group.name,
-            number,
-            one.metric,
-            one.label,
-            mean,
-            "" if sd != sd else sd,
-            one.n,
-            epsilon,
-        ]
-        for one, points in found
-        for mean, sd, number, epsilon in points
-    ]
+def _draw_line(axis: Axes, curve: pd.DataFrame, look: dict[str, Any]) -> None:
+    mean, epsilons = curve["mean"], curve["certified"]
+    every = max(1, len(curve) // 8)
+    axis.plot(epsilons, mean, markevery=((len(curve) - 1) % every, every), **look)  # the last too
+    if np.isfinite(curve["std"]).all():
+        band = mean - curve["std"], mean + curve["std"]
+        axis.fill_between(epsilons, *band, color=look["color"], alpha=0.15, lw=0)
+
+
+def _wide(drawn: Sequence[tuple[GroupSummary, pd.DataFrame]]) -> bool:
+    """Whether epsilons are of very different sizes."""
+    epsilons = [curve["certified"].to_numpy() for _, curve in drawn]
+    return bool(max(one[-1] for one in epsilons) > 30 * min(one[0] for one in epsilons))
+
+
+def _label(
+    axis: Axes, looks: Looks, summaries: Sequence[GroupSummary], runs: Sequence[Run]
+) -> None:
+    observers = " and ".join(dict.fromkeys(one.observer for one in summaries))
+    units = " and ".join(dict.fromkeys(one.unit for one in summaries))
+    deltas = " and ".join(f"{delta:g}" for delta in sorted({run.delta for run in runs}))
+    axis.set_xlabel(f"certified epsilon ({observers}, unit {units}, delta = {deltas})", fontsize=9)
+    axis.set_ylabel(metric_name(summaries), fontsize=9)
+    axis.tick_params(which="both", labelsize=8)
+    axis.grid(alpha=0.3)
+    handles, names = looks.legend()
+    if len(names) > 1:
+        axis.legend(handles, names, fontsize=8, title=looks.about, title_fontsize=8)
+
+
+def metric_name(summaries: Sequence[GroupSummary]) -> str:
+    """The metric for an axis, and whether it is a diagnostic everywhere."""
+    private = all(one.label != RELEASED for one in summaries)
+    return summaries[0].metric.replace("_", " ") + (" (diagnostic)" if private else "")
 
 
 def _setting(group: Group) -> str:
@@ -234,8 +207,3 @@ def _marked(methods: Sequence[str]) -> dict[str, str]:
 
 def _distinct(place: int) -> str:
     return DISTINCT[place % len(DISTINCT)]
-
-
-def _order(values: Sequence[Any]) -> float:
-    [value] = values
-    return -math.inf if value is None else float(value)

@@ -40,12 +40,11 @@ from fedpriv.reports.canvas import (
     save,
     supports_suffix,
 )
-from fedpriv.reports.finished_runs import Run, find_runs, user_epsilons
+from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.number_table import write_table
 from fedpriv.reports.panel_rows import line_names, rows_by_setting, rows_by_title
-from fedpriv.reports.summary import GroupSummary, mean_and_std, summarise
-from fedpriv.runs.labels import RELEASED
+from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("FedAvg", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
@@ -110,8 +109,7 @@ class GroupCurves:
     group: its runs.
     name: in legends.
     summary: final metric and epsilon.
-    utility: mean and std by round.
-    privacy: certified and claimed by round, the largest over seeds.
+    curve: of the metric and the epsilons (`curves`).
     color: of its lines.
     marker: of its lines.
     """
@@ -119,14 +117,13 @@ class GroupCurves:
     group: Group
     name: str
     summary: GroupSummary
-    utility: pd.DataFrame
-    privacy: pd.DataFrame
+    curve: pd.DataFrame
     color: Any
     marker: str
 
     @property
     def line_style(self) -> dict[str, Any]:
-        every = max(1, len(self.utility) // 8)
+        every = max(1, len(self.curve) // 8)
         return {"color": self.color, "marker": self.marker, "ms": 3, "markevery": every, "lw": 1.2}
 
     def with_look(self, looks: epsilon_curve.Looks) -> GroupCurves:
@@ -168,14 +165,22 @@ def draw(
         rows = rows_by_setting(groups)
     names = line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
-    curves = []
+    lines = []
     for summary in summaries:
         name = names[id(summary.group)]
-        own = _curves(summary, name, looks[name], method)
-        curves.append(own.with_look(looks_of_settings) if looks_of_settings else own)
+        look = looks[name]
+        own = GroupCurves(
+            summary.group,
+            name,
+            summary,
+            curves(summary, method),
+            color=f"C{look % 10}",
+            marker=MARKERS[look % len(MARKERS)],
+        )
+        lines.append(own.with_look(looks_of_settings) if looks_of_settings else own)
     figure, axes = plt.subplots(len(rows), 2, layout="constrained", squeeze=False, sharey="col")
     for (setting, members), (left, right) in zip(rows, axes):
-        here = [curve for curve in curves if any(curve.group is member for member in members)]
+        here = [curve for curve in lines if any(curve.group is member for member in members)]
         _draw_utility(left, here)
         _draw_epsilons(right, here, runs[0].delta)
         if looks_of_settings is not None:
@@ -184,39 +189,15 @@ def draw(
     if title and any(setting for setting, _ in rows):
         figure.suptitle(title, fontsize=9)
     _finish(figure, summaries, out)
-    _write(curves, out.with_suffix(".csv"))
-
-
-def _curves(summary: GroupSummary, name: str, look: int, method: str | None) -> GroupCurves:
-    runs = summary.group.runs
-    tables = [
-        user_epsilons(run.epsilon, summary.observer, method).set_index("round") for run in runs
-    ]
-    privacy = {
-        column: pd.concat([table[column] for table in tables], axis=1, join="inner")
-        for column in EPSILON_LINES
-    }
-    return GroupCurves(
-        summary.group,
-        name,
-        summary,
-        utility=mean_and_std([run.metrics for run in runs], summary.metric),
-        privacy=pd.DataFrame(
-            {key: each.max(axis=1, skipna=False) for key, each in privacy.items()}
-        ),
-        color=f"C{look % 10}",
-        marker=MARKERS[look % len(MARKERS)],
-    )
+    _write(lines, out.with_suffix(".csv"))
 
 
 def _draw_utility(axis: Axes, curves: Sequence[GroupCurves]) -> None:
     for curve in curves:
         n = curve.summary.n
         label = f"{curve.name} ({n} seed{'s' * (n > 1)})"
-        plot_band(axis, curve.utility, label=label, **curve.line_style)
-    private = all(curve.summary.label != RELEASED for curve in curves)
-    name = curves[0].summary.metric.replace("_", " ") + (" (diagnostic)" if private else "")
-    _label_axes(axis, name)
+        plot_band(axis, curve.curve.dropna(subset="mean"), label=label, **curve.line_style)
+    _label_axes(axis, epsilon_curve.metric_name([curve.summary for curve in curves]))
     _legend_below(axis, *axis.get_legend_handles_labels(), ncol=2)
     axis.grid(alpha=0.3)
 
@@ -227,7 +208,7 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
     uncertified = []
     for curve in curves:
         for column in EPSILON_LINES:
-            values = curve.privacy[column]
+            values = curve.curve[column].dropna()
             if len(values) and np.isfinite(values).all():
                 key = (column, values.to_numpy().round(9).tobytes())
                 lines.setdefault(key, ([], values))[0].append(curve)
@@ -320,15 +301,13 @@ def _count(numbers: Collection[Any], noun: str) -> str:
     return f"{(' or ' if few else ' to ').join(shown)} {noun}"
 
 
-def _write(curves: Sequence[GroupCurves], path: Path) -> None:
+def _write(lines: Sequence[GroupCurves], path: Path) -> None:
     """A row for each group and round; a missing value is empty."""
-    rows = []
-    for curve in curves:
-        summary = curve.summary
-        for number, row in curve.utility.join(curve.privacy, how="outer").iterrows():
-            mean, std, *epsilons = ("" if value != value else value for value in row)
-            about = [curve.group.name, number, summary.metric, summary.label]
-            rows.append([*about, mean, std, summary.n, *epsilons, *curve.group.digests])
+    rows = [
+        [*row, *one.group.digests]
+        for one in lines
+        for row in curve_rows(one.summary, one.curve, list(EPSILON_LINES))
+    ]
     write_table(path, COLUMNS, rows)
 
 

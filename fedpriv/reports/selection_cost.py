@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.data.allocate import INVENTED
@@ -52,32 +53,29 @@ class Selection:
             return f"not covered: the number of runs was drawn for a choice by {fixed}"
         if others := self._others:
             return f"not covered: {others}"
-        states = [read_status(self.folder / str(number)) for number in range(len(self.draw.chosen))]
+        states = [read_status(self.folder / str(number)) for number in self._drawn]
         if any(INVENTED in state.get("not_covered", []) for state in states):
             return "not covered: users are drawn over those that the data set names"
-        if unprotected := _numbers(
-            state.get("randomness") == "system"
-            and state.get("state") == "done"
-            and state.get("dp_valid") is not True
-            for state in states
-        ):
-            return f"not covered: these runs protect nobody (dp_valid): {unprotected}"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
-        if missing := _numbers(state.get("state") != "done" for state in states):
-            return f"not covered: these runs of the draw are not done: {missing}"
-        if longer := _numbers(
-            state.get("rounds") != rounds for state, rounds in zip(states, planned)
-        ):
-            return f"not covered: these runs have other rounds than planned: {longer}"
-        if repeated := _numbers(
-            state["randomness"] == "system" and bool(state["repeated_rounds"]) for state in states
-        ):
-            return f"not covered: these runs repeated rounds after an interruption: {repeated}"
         cost = self.draw.cost
-        if spent := _numbers(
-            self._spent(number) > cost["one"] * (1 + 1e-9) for number in self._drawn
-        ):
-            return f"not covered: these runs spent more than the draw planned: {spent}"
+        failing = {
+            "protect nobody (dp_valid)": [_unprotected(state) for state in states],
+            "of the draw are not done": [state.get("state") != "done" for state in states],
+            "have other rounds than planned": [
+                state.get("rounds") != rounds for state, rounds in zip(states, planned)
+            ],
+            "repeated rounds after an interruption": [
+                state.get("randomness") == "system" and bool(state.get("repeated_rounds"))
+                for state in states
+            ],
+            "spent more than the draw planned": [
+                self._spent(number) > cost["one"] * (1 + 1e-9) for number in self._drawn
+            ],
+        }
+        for what, runs in failing.items():
+            if any(runs):
+                numbers = ", ".join(str(number) for number, fails in enumerate(runs) if fails)
+                return f"not covered: these runs {what}: {numbers}"
         if not math.isfinite(cost["certified"]):
             return "not covered: no run has a certificate"
         return (
@@ -131,9 +129,10 @@ class Selection:
         )
 
 
-def _numbers(failing: Iterable[bool]) -> str:
-    """The positions of True, as text."""
-    return ", ".join(str(number) for number, fails in enumerate(failing) if fails)
+def _unprotected(state: Mapping[str, Any]) -> bool:
+    """Whether a finished run with real noise does not say that it protects somebody."""
+    private = state.get("randomness") == "system" and state.get("state") == "done"
+    return private and state.get("dp_valid") is not True
 
 
 def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:

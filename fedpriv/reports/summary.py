@@ -15,6 +15,7 @@ from fedpriv.reports.finished_runs import user_epsilons
 from fedpriv.reports.groups import Group
 
 Item = TypeVar("Item")
+Row = list[object]
 NOT_COVERED = "not covered: chosen by the metric after looking at all of them"
 LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
 
@@ -103,6 +104,37 @@ def _summary(group: Group, metric: str, observer: str | None, method: str | None
         # "diagnostic of ..." sorts before "released": one diagnostic makes the summary one.
         label=min(run.metric_label(metric) for run in runs),
     )
+
+
+def curves(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
+    """By round: `mean` and `std` of the metric over seeds, `certified` and `claimed`, which are the
+    largest over seeds. A round that some run lacks has no value.
+
+    method: see `summarise`.
+    """
+    runs = summary.group.runs
+    utility = mean_and_std([run.metrics for run in runs], summary.metric)
+    tables = [
+        user_epsilons(run.epsilon, summary.observer, method).set_index("round") for run in runs
+    ]
+    for name in ("certified", "claimed"):
+        each = pd.concat([table[name] for table in tables], axis=1, join="inner")
+        utility = utility.join(each.max(axis=1, skipna=False).rename(name), how="outer")
+    return utility
+
+
+def curve_rows(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[str]) -> list[Row]:
+    """The rows of a table of numbers: group, round, metric, label, mean, sd and n, then columns of
+    the curve. A missing value is empty."""
+    about = [summary.metric, summary.label]
+    return [
+        [
+            *(summary.group.name, number, *about),
+            *("" if row[name] != row[name] else row[name] for name in ("mean", "std")),
+            *(summary.n, *("" if row[name] != row[name] else row[name] for name in columns)),
+        ]
+        for number, row in curve.iterrows()
+    ]
 
 
 def standard_deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:

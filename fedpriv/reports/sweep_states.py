@@ -6,17 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from fedpriv.errors import FedprivError
+from fedpriv.reports.assessment.folder_files import read_overrides
 from fedpriv.reports.finished_runs import read_run, sweep_order
 from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
 from fedpriv.runs.folder import STATUS, read_status
 from fedpriv.runs.journal import in_progress
-from fedpriv.util.untrusted_files import read_plain_values
 
 MAX_SHOWN = 40
 """A longer list shows only runs that are not done."""
@@ -47,17 +46,9 @@ def run_states(folder: Path) -> list[RunState]:
         if state == "running" and not in_progress(path):
             state = "killed"
         reason = " ".join(str(status.get("reason") or "").split())
-        found.append(RunState(path, _overrides(path), state, reason))
+        words = " ".join(read_overrides(path) or [])
+        found.append(RunState(path, words, state, reason))
     return found
-
-
-def _overrides(path: Path) -> str:
-    """Empty if the file cannot be read."""
-    try:
-        words = read_plain_values(path / ".hydra" / "overrides.yaml")
-        return " ".join(map(str, words or []))
-    except (OSError, ValueError, TypeError, yaml.YAMLError):
-        return ""
 
 
 def print_sweep(folder: Path, console: Console) -> list[RunState]:
