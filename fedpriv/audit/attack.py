@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,10 +30,8 @@ from fedpriv.audit.observation import (
     without_plan_noise,
     without_randomness,
 )
+from fedpriv.rounds.state import State
 from fedpriv.testing.event_parameters import inclusion
-
-if TYPE_CHECKING:
-    from fedpriv.rounds.state import State
 
 Serial = tuple[int, int]
 """A query's round and its index in the round."""

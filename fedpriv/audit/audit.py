@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedpriv.accountants.events import Event
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.attack import ALL_ROUNDS
 from fedpriv.audit.bounds import Bound, lower_bound
@@ -17,14 +18,9 @@ from fedpriv.audit.file_premises import file_premises
 from fedpriv.audit.premises import Premise, premises
 from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
+from fedpriv.rounds.plan import Plan
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fedpriv.accountants.events import Event
-    from fedpriv.rounds.plan import Plan
 
 CONFIDENCE = 0.95
 """Confidence of each lower bound."""

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.audit.families import Family
 from fedpriv.audit.guessing import Guesses
 from fedpriv.audit.rates import Rates, upper_limit
-
-if TYPE_CHECKING:
-    from fedpriv.audit.families import Family
 
 TUNING_SHARE = 0.3
 """Share of the trials that choose the threshold; the others are counted."""

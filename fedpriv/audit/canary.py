@@ -18,9 +18,9 @@ Several canaries can share a run. Each has its own coin and its own coordinates.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from fedpriv.data.allocate import Allocator
 from fedpriv.data.allocation import Allocation
@@ -29,11 +29,7 @@ from fedpriv.engines.inprocess import InProcess
 from fedpriv.models.linear import Linear
 from fedpriv.models.tasks import Task
 from fedpriv.settings.experiment import Experiment
-
-if TYPE_CHECKING:
-    import torch
-
-    from fedpriv.util.streams import Streams
+from fedpriv.util.streams import Streams
 
 FEATURES = 4
 """Coordinates of each canary, and of the other units if they have their own."""

@@ -8,10 +8,10 @@ silo.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.events import Event
 from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
 from fedpriv.audit.canary_groups import in_group, most_in_group
 from fedpriv.data.allocation import Allocation
@@ -20,9 +20,6 @@ from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
-
-if TYPE_CHECKING:
-    from fedpriv.accountants.events import Event
 
 CANARY_SLOPE = 1e5
 """Slope of the canaries' losses, far above any reasonable clip bound."""

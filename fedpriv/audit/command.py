@@ -8,26 +8,32 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
+from fedpriv.audit.figure import draw
 from fedpriv.audit.guessing import Guesses
+from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
+from fedpriv.audit.orthogonal_canaries import MIN_CANARIES
+from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.rates import Rates
 from fedpriv.errors import require
+from fedpriv.reports.audit_file import AUDIT, write_audit
+from fedpriv.reports.number_table import write_records
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.words import conf_dir
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from omegaconf import DictConfig
-    from rich.console import Console
-
-    from fedpriv.audit.progress import AuditProgress
-    from fedpriv.settings.experiment import Experiment
-
-    Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
+Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
 
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
@@ -35,15 +41,6 @@ COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fie
 
 def main(args: list[str]) -> None:
     """Audit every job of the command line. Raises SystemExit(1) on an alarm."""
-    from omegaconf import OmegaConf
-    from rich.console import Console
-
-    from fedpriv.audit.progress import AuditProgress
-    from fedpriv.reports.audit_file import AUDIT, write_audit
-    from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
-    from fedpriv.settings.experiment import build
-    from fedpriv.settings.words import conf_dir
-
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--colluding", default="1")
@@ -86,9 +83,6 @@ def main(args: list[str]) -> None:
 
 def _attack(own: argparse.Namespace, silos: int) -> Attacker:
     """The audit of one experiment that the flags ask for."""
-    from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
-    from fedpriv.audit.orthogonal_canaries import MIN_CANARIES
-
     if not own.one_run:
         require(own.canaries is None, "--canaries", own.canaries, "for --one-run only")
         effort = QUICK if own.quick else THOROUGH
@@ -101,8 +95,6 @@ def _attack(own: argparse.Namespace, silos: int) -> Attacker:
 
 def _folder(config: DictConfig, words: list[str]) -> Path:
     """hydra.run.dir if it is given, else a new folder below outputs/audit."""
-    from hydra.core.hydra_config import HydraConfig
-
     if any(word.startswith("hydra.run.dir=") for word in words):
         HydraConfig.instance().set_config(config)  # the folder's name may refer to it
         return Path(config.hydra.run.dir)
@@ -112,8 +104,6 @@ def _folder(config: DictConfig, words: list[str]) -> Path:
 
 def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     """Print the table of one experiment, and the evidence of its bounds."""
-    from rich.table import Table
-
     about = f"{rows[0].algorithm}, T={rows[0].round}: epsilon at delta = {delta:g}"
     one_run = any(row.estimate is not None for row in rows)
     table = Table(
@@ -153,9 +143,6 @@ def _number(value: float | None) -> str:
 
 def write(rows: list[AuditRow], folder: Path) -> None:
     """Write audit.csv and figure.png."""
-    from fedpriv.audit.figure import draw
-    from fedpriv.reports.number_table import write_records
-
     folder.mkdir(parents=True, exist_ok=True)
     write_records(folder / "audit.csv", [cells(row) for row in rows])
     draw(rows, folder / "figure.png")

@@ -19,6 +19,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import nct
 
 from fedpriv.accountants.pld import gaussian_epsilon
 
@@ -76,8 +78,6 @@ def estimated_epsilon(
 def _noncentrality(seen: float, degrees: int, level: float) -> float:
     """The noncentrality for which a t variable is at most `seen` with probability `level`; 0 if
     even 0 is too large."""
-    from scipy.optimize import brentq
-    from scipy.stats import nct
 
     def excess(noncentrality: float) -> float:
         return float(nct.cdf(seen, degrees, noncentrality)) - level

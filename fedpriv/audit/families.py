@@ -9,27 +9,26 @@ epsilon of the family's members that the rates do not refute: in closed form for
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import dp_accounting as dp
 import numpy as np
+from dp_accounting import DpEvent
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import ndtr, ndtri
 
+from fedpriv.accountants.events import Event, leaves
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.audit.bisection import largest_refuted
+from fedpriv.audit.rates import Rates
 from fedpriv.parties.party import silo_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from dp_accounting import DpEvent
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-    from fedpriv.accountants.events import Event
-    from fedpriv.audit.rates import Rates
-
-    LeastFalse = Callable[[float], float]
-    """A privacy curve: the smallest false positive rate that allows a true positive rate."""
+LeastFalse = Callable[[float], float]
+"""A privacy curve: the smallest false positive rate that allows a true positive rate."""
 
 LEVELS = np.linspace(0, 12, 121)
 """Epsilons at which the curve of sampled releases is evaluated; its tangents there replace it."""
@@ -53,8 +52,6 @@ class GaussianFamily:
 
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
         """Distance of rates (n,) from what the family allows: larger gaps prove more."""
-        from scipy.special import ndtri
-
         return np.asarray(ndtri(least_true) - ndtri(most_false))
 
     def epsilon(self, rates: Rates, delta: float) -> float:
@@ -67,8 +64,6 @@ class GaussianFamily:
 
         A member with more noise than a refuted one must be refuted too.
         """
-        from scipy.special import ndtr, ndtri
-
         mu = largest_refuted(
             lambda mu: refuted(lambda true: float(ndtr(ndtri(true) - mu))), high=MU_LIMIT, steps=30
         )
@@ -139,8 +134,6 @@ Family = GaussianFamily | SampledFamily
 
 @cache
 def _losses(rate: float, rounds: int, noise: float) -> PrivacyLossDistribution:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
     step = 1e-3 * min(10.0, math.sqrt(rounds))  # losses of many rounds spread wider
     once = pld.from_gaussian_mechanism(
         noise, sampling_prob=rate, value_discretization_interval=step
@@ -165,10 +158,6 @@ def family_of(events: Iterable[Event], rounds: int, silo: int | None) -> Family 
 
 def _composed(events: list[Event], rounds: int) -> Family | None:
     """The family of these events, repeated in each of the rounds."""
-    import dp_accounting as dp
-
-    from fedpriv.accountants.events import leaves
-
     found = leaves([(event.certified, rounds) for event in events])
     if not found or any(event.group_size > 1 for event in events):
         return None
@@ -190,8 +179,6 @@ def sampling_of(events: Iterable[Event]) -> dict[str, tuple[float, float]]:
 
 def _sampling(event: DpEvent) -> tuple[float, float] | None:
     """Sampling rate and noise multiplier of a Gaussian release of a Poisson sample."""
-    import dp_accounting as dp
-
     if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent):
         return event.sampling_probability, event.event.noise_multiplier
     return None

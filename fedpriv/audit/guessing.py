@@ -33,18 +33,16 @@ S = (R + H) m / r.) If they imply S_0 > 1, the curve is refuted.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from dp_accounting import get_sigma_gaussian
+from scipy.special import ndtr
+from scipy.stats import binom
 
 from fedpriv.audit.bisection import largest_refuted
-from fedpriv.audit.families import GaussianFamily
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedpriv.audit.families import Family, LeastFalse
+from fedpriv.audit.families import Family, GaussianFamily, LeastFalse
 
 EPSILON_LIMIT = 64.0
 """Upper end of the search: no number of canaries that fits into memory proves as much."""
@@ -75,8 +73,6 @@ class Guesses:
 
     def _probability(self, epsilon: float, delta: float) -> float:
         """Largest probability of so many correct guesses under (epsilon, delta)-DP."""
-        from scipy.stats import binom
-
         if not self.correct_guesses:
             return 1.0
         fewer = np.arange(self.correct_guesses + 1)
@@ -119,8 +115,6 @@ def best_number(
     deviations of the number of heads are not guessed, because the attacker guesses "present" as
     often as "absent".
     """
-    from dp_accounting import get_sigma_gaussian
-
     largest = int(canaries - 2 * math.sqrt(canaries)) // 2 * 2
     noise = get_sigma_gaussian(certified, delta)
     if not noise:
@@ -140,8 +134,6 @@ def _likely_guesses(canaries: int, largest: int, mu: float, confidence: float) -
 
     mu: distance of the scores of present and absent canaries, in standard deviations.
     """
-    from scipy.special import ndtr
-
     for threshold in np.linspace(0, mu / 2 + 4, 40):
         right = ndtr(mu / 2 - threshold)
         wrong = ndtr(-mu / 2 - threshold)

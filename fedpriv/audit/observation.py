@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fedpriv.aggregation.base import Respond
 from fedpriv.audit.canary import Canaries
 from fedpriv.data.silo import split_by_silo
 from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
+from fedpriv.parties.party import Party
 from fedpriv.parties.signer import Signer
+from fedpriv.parties.traffic import Letter
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, Plan
 from fedpriv.rounds.query import Query, Total
@@ -30,11 +33,6 @@ from fedpriv.testing.experiments import with_mechanisms
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams, SystemGenerator
-
-if TYPE_CHECKING:
-    from fedpriv.aggregation.base import Respond
-    from fedpriv.parties.party import Party
-    from fedpriv.parties.traffic import Letter
 
 Observations = dict[str, np.ndarray]
 """By observer: its vectors (k, size) of one query; one for each silo if it receives messages."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
 import numpy as np
+from scipy.stats import binom, chi2, pearsonr
 
 from fedpriv.accountants.events import Event
 from fedpriv.audit.attack import Attack, Serial
@@ -235,8 +236,6 @@ def _enough(
     coordinates: (runs, m) of single coordinates, each in units of the distance that a unit moves
         it. An observer who looks at one alone learns no more than from all of them.
     """
-    from scipy.stats import chi2
-
     declared = [noise for e in events if e.observer == observer and (noise := noise_multiplier(e))]
     finite = [noise for noise in declared if math.isfinite(noise)]
     if not finite or len(finite) < len(declared):
@@ -256,8 +255,6 @@ def _independence(
     noises: Mapping[tuple[Serial, str], Mapping[int, np.ndarray]],
 ) -> Iterator[Premise]:
     """Whether noises (n,) of queries and silos, by run, are uncorrelated."""
-    from scipy.stats import pearsonr
-
     found = list[tuple[float, float, str]]()
     for one, other in combinations(list(noises)[:MAX_NOISES], 2):
         runs = [run for run in noises[one] if run in noises[other]]
@@ -319,16 +316,12 @@ def _inclusion(
 def _more_than_half(rate: float, draws: int) -> tuple[int, float]:
     """The smallest number of draws, from 1 on, that at most half of all units reach, and the share
     of units that reach it."""
-    from scipy.stats import binom
-
     least = next(n for n in range(1, draws + 2) if binom.sf(n - 1, draws, rate) <= 0.5)
     return least, float(binom.sf(least - 1, draws, rate))
 
 
 def _too_often(observer: str, name: str, hits: int, draws: int, rate: float) -> Premise:
     """Whether hits are more frequent than a rate allows."""
-    from scipy.stats import binom
-
     chance = float(binom.sf(hits - 1, draws, rate)) if hits <= draws else 0.0
     return Premise(observer, name, hits / draws, rate, chance)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import betainccinv, ndtri
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,6 @@ class Rates:
 
     def mu(self) -> float:
         """Smallest mu of a Gaussian mechanism that allows these rates."""
-        from scipy.special import ndtri
-
         return max(0.0, float(ndtri(self.least_true) - ndtri(self.most_false)))
 
     @property
@@ -60,8 +59,6 @@ def upper_limit(hits: Any, trials: int, confidence: float) -> np.ndarray:
     Each limit has half of the error probability, so that two of them hold together with
     `confidence`.
     """
-    from scipy.special import betainccinv
-
     error = (1 - confidence) / 2
     limit = betainccinv(hits + 1, np.maximum(trials - hits, 1), error)
     return np.where(hits < trials, limit, 1.0)

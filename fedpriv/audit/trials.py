@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from fedpriv.audit.candidates import candidates
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.observation import with_noise_of
 from fedpriv.rounds.plan import Plan
-
-if TYPE_CHECKING:
-    from fedpriv.settings.experiment import Experiment
+from fedpriv.settings.experiment import Experiment
 
 Scores = dict[str, tuple[np.ndarray, np.ndarray]]
 """By observer: scores (n, metrics) without and (m, metrics) with the canary, in the order of their

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.audit.bounds import Bound, lower_bound
+from fedpriv.audit.families import GaussianFamily
 from fedpriv.claims import schema as s
 from fedpriv.claims.rules import View, attackable
-
-if TYPE_CHECKING:
-    from fedpriv.audit.bounds import Bound
+from fedpriv.util.streams import Streams
 
 CONFIDENCE = 0.95
 TRIALS = 20_000
@@ -37,10 +36,6 @@ def simulate(
 
     The release with the largest effect is drawn; the others are ignored, as an attacker may do.
     """
-    from fedpriv.audit.bounds import lower_bound
-    from fedpriv.audit.families import GaussianFamily
-    from fedpriv.util.streams import Streams
-
     if claim.choices:
         return None
     bounds = []

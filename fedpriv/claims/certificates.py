@@ -19,15 +19,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+import dp_accounting as dp
+from dp_accounting import DpEvent
+
+from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.group import group_event
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.rules import View, amplifies, obstacles
 from fedpriv.errors import ConfigError
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,6 @@ def _total(costs: tuple[ReleaseCost, ...], delta: float) -> tuple[float, str]:
 
 
 def _gaussians(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
-    from fedpriv.accountants.pld import RdpAndPld
-
     once = [cost for cost in costs if cost.sampling and cost.sampling.drawn == s.ONCE]
     names = {"pld": "privacy loss distribution", "rdp": "Renyi divergences"}
     found: list[tuple[float, str]] = []
@@ -190,10 +191,6 @@ def _gaussians(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
 def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent, int]:
     """The event of a cost and its count. `adjacency` is the accountant's: the noise is relative to
     how far the target moves the sum."""
-    import dp_accounting as dp
-
-    from fedpriv.accountants.group import group_event
-
     plain = dp.GaussianDpEvent(cost.noise)
     sampling = cost.sampling
     if sampling is None or not amplify:
@@ -213,8 +210,6 @@ def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent
 
 def _one_batch(cost: ReleaseCost, delta: float) -> float | None:
     """Epsilon of one batch without replacement that all releases use; None for other schemes."""
-    from fedpriv.accountants.pld import gaussian_epsilon
-
     sampling = cost.sampling
     if sampling is None or sampling.rule != s.WITHOUT_REPLACEMENT:
         return None
@@ -233,8 +228,6 @@ def _amplified(epsilon: float, rate: float) -> float:
 
 def _laplace(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
     """Pure guarantees: their sum, or the sum of epsilon^2 / 2 as zCDP (Bun and Steinke 2016)."""
-    from fedpriv.accountants.zcdp import zcdp_epsilon
-
     once = [cost for cost in costs if cost.sampling and cost.sampling.drawn == s.ONCE]
     pure = [(_pure(cost, amplify=cost not in once), cost.count) for cost in costs]
     total = sum(count * epsilon for epsilon, count in pure)

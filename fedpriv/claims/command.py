@@ -10,6 +10,11 @@ import math
 import sys
 from pathlib import Path
 
+import yaml
+from rich.console import Console
+
+from fedpriv.claims.attack import CONFIDENCE, simulate
+from fedpriv.claims.importers.choose import read_settings
 from fedpriv.claims.reading import read
 from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
@@ -51,8 +56,6 @@ def main(args: list[str]) -> None:
     if own.json:
         print(as_json(reports), end="")
     else:
-        from rich.console import Console
-
         for claim, findings in reports:
             show(Console(highlight=False), claim, findings)
     if own.attack:
@@ -78,8 +81,6 @@ def _check_asked(own: argparse.Namespace) -> None:
 
 def _attack(claim: PrivacyClaim) -> None:
     """Print what an attack on drawn releases proves about each statement, on standard error."""
-    from fedpriv.claims.attack import CONFIDENCE, simulate
-
     for statement in claim.statements:
         if statement is None:
             continue
@@ -99,10 +100,6 @@ def _attack(claim: PrivacyClaim) -> None:
 
 def _imported(path: Path) -> str:
     """The draft of a project's settings as YAML. What was not read is listed in comments."""
-    import yaml
-
-    from fedpriv.claims.importers.choose import read_settings
-
     draft = read_settings(path)
     lines = ["".join(c if c.isprintable() else "?" for c in line) for line in draft.unread]
     head = "".join(f"# not read: {line}\n" for line in lines)

@@ -19,6 +19,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from fedpriv.accountants.pld import FFT_ROUNDING, gaussian_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.rules import View, attackable, cancelled
 
@@ -68,8 +71,6 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
             best = found
         gap = _gap(view)
         gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), gap)
-    from fedpriv.accountants.pld import gaussian_epsilon
-
     everywhere = gaps.pop(s.EVERYWHERE, 0.0)
     gap = max((math.hypot(everywhere, gap) for gap in gaps.values()), default=everywhere)
     epsilon = gaussian_epsilon(gap, target.delta) if math.isfinite(gap) else math.inf
@@ -138,10 +139,6 @@ def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> f
 
     0 where one loss, or the number of releases, is too large for the grid.
     """
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    from fedpriv.accountants.pld import FFT_ROUNDING
-
     delta += count * FFT_ROUNDING  # the bound must not come from the rounding
     many = not 0 < count <= _MOST_RELEASES or delta >= 1
     if many or ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS or delta < _SMALLEST_DELTA:

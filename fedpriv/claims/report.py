@@ -6,14 +6,15 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import Finding
 from fedpriv.reports.templates import environment
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 COLUMNS = ("observer", "unit", "adjacency", "claimed", "certified", "attack", "verdict")
 
@@ -60,9 +61,6 @@ def notes(finding: Finding) -> list[str]:
 
 def show(console: Console, claim: PrivacyClaim, findings: Sequence[Finding]) -> None:
     """Print the table and its notes."""
-    from rich.table import Column, Table
-    from rich.text import Text
-
     deltas = sorted({finding.delta for finding in findings if not math.isnan(finding.delta)})
     at = f", delta = {', '.join(f'{delta:g}' for delta in deltas)}" if deltas else ""
     columns = [Column(name, overflow="fold") for name in COLUMNS]

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.stats import ttest_1samp
 
 from fedpriv.errors import require
 from fedpriv.reports.groups import Group
@@ -87,8 +88,6 @@ def paired_p(differences: np.ndarray) -> float:
 
     NaN if all differences are equal up to rounding: then there is nothing to test.
     """
-    from scipy.stats import ttest_1samp
-
     if np.ptp(differences) <= ROUNDING * np.abs(differences).max():
         return math.nan
     return float(ttest_1samp(differences, 0.0).pvalue)

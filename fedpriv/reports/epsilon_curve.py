@@ -30,7 +30,7 @@ from fedpriv.reports.canvas import (
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, group_runs, short
 from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
+from fedpriv.reports.summary import GroupSummary, curve_of, curve_rows, summarise
 from fedpriv.runs.labels import RELEASED
 
 DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -40,13 +40,6 @@ MOST_ENTRIES = 7
 SIZE = (6.0, 4.2)
 """Inches."""
 COLUMNS = ("group", "round", "metric", "label", "mean", "sd", "n", "certified")
-
-
-def curve_of(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
-    """The rounds of `curves` that have a finite metric and a finite certified epsilon."""
-    curve = curves(summary, method)
-    finite = np.isfinite(curve[["mean", "certified"]]).all(axis=1)
-    return curve.loc[finite.to_numpy()]
 
 
 @dataclass(frozen=True)
@@ -75,9 +68,7 @@ class Looks:
         numeric = len(keys) == 1 and all(
             isinstance(value, int | float) or value is None for [value] in values.values()
         )
-        names = list(values)
-        if numeric:
-            names.sort(key=lambda name: float(-math.inf if None in values[name] else values[name][0]))  # type: ignore[arg-type]
+        names = sorted(values, key=lambda name: _order(values[name])) if numeric else list(values)
         scale = matplotlib.colormaps["viridis"]
         colors = {
             name: scale(0.8 * place / max(1, len(names) - 1)) if numeric else _distinct(place)
@@ -207,3 +198,7 @@ def _marked(methods: Sequence[str]) -> dict[str, str]:
 
 def _distinct(place: int) -> str:
     return DISTINCT[place % len(DISTINCT)]
+
+
+def _order(values: Sequence[Any]) -> float:
+    return -math.inf if None in values else float(values[0])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -14,15 +14,13 @@ import yaml
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
+from fedpriv.settings.experiment import Experiment, build
 from fedpriv.util.untrusted_files import (
     TABLE_BYTES,
     read_json,
     read_plain_values,
     require_regular,
 )
-
-if TYPE_CHECKING:
-    from fedpriv.settings.experiment import Experiment
 
 UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
@@ -96,8 +94,6 @@ class Run:
     def experiment(self) -> Experiment:
         """The components that its configuration describes. Raises ConfigError for classes outside
         fedpriv."""
-        from fedpriv.settings.experiment import build
-
         return build(self.config, trust_code=False)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
+from rich.table import Table
 
 
 class NotedTable(ABC):
@@ -29,8 +27,6 @@ class NotedTable(ABC):
 
     def print(self, console: Console) -> None:
         """Print table and notes."""
-        from rich.table import Table
-
         table = Table()
         frame = self.shown()
         for name in frame.columns:

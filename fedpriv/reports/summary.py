@@ -123,6 +123,12 @@ def curves(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
     return utility
 
 
+def curve_of(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
+    """The rounds of `curves` that have a finite metric and a finite certified epsilon."""
+    curve = curves(summary, method)
+    return curve.loc[np.isfinite(curve[["mean", "certified"]].to_numpy()).all(axis=1)]
+
+
 def curve_rows(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[str]) -> list[Row]:
     """The rows of a table of numbers: group, round, metric, label, mean, sd and n, then columns of
     the curve. A missing value is empty."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import dp_accounting as dp
+
 from fedpriv.accountants.events import Event
 
 
@@ -14,8 +16,6 @@ def noise_multiplier(event: Event) -> float | None:
     z / sqrt(T). What is computed from them, such as a trained model, tells no more. A unit of k
     records moves a release k times as far as one record.
     """
-    import dp_accounting as dp
-
     inner = event.certified
     times = 1
     while isinstance(
@@ -38,8 +38,6 @@ def noise_multiplier(event: Event) -> float | None:
 def inclusion(event: Event) -> tuple[float, int]:
     """How often a unit's records may be drawn for the release: the probability of each draw, and
     the number of draws. (1.0, 1) without a sample."""
-    import dp_accounting as dp
-
     inner = event.certified
     draws = event.group_size
     while isinstance(inner, dp.SelfComposedDpEvent):

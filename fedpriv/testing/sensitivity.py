@@ -26,6 +26,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from dp_accounting import NonPrivateDpEvent
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
 from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
@@ -38,6 +39,7 @@ from fedpriv.rounds.state import State
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.neighbouring_files import File
+from fedpriv.training import dp_sgd, noisy_sgd
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
@@ -292,7 +294,6 @@ def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
     """Context in which noisy training gives each step's sum to `seen`, in deviations of its noise.
     It continues without noise from what that returns, if it returns something. Batches of one
     record take their steps one by one too, as with noise from the operating system."""
-    from fedpriv.training import dp_sgd, noisy_sgd
 
     def released(total: np.ndarray, deviation: float) -> np.ndarray:
         other = seen(total / deviation)
@@ -320,8 +321,6 @@ def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> Charg
     A unit whose records are in several silos is charged as if all of them were in the one where
     they move most.
     """
-    from dp_accounting import NonPrivateDpEvent
-
     certified = {
         event.scope
         for event in query.events

@@ -20,14 +20,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import dp_accounting as dp
+from dp_accounting import DpEvent
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
 from fedpriv.claims.recording.recording import Recording
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 MODULES = (
     "flwr.clientapp.mod",
@@ -63,8 +63,6 @@ class FlowerStep:
     def event(self) -> DpEvent:
         """A Gaussian release in which one client's update is replaced. Counts and weights stay:
         they are public."""
-        import dp_accounting as dp
-
         if not (self.clip and self.tensors and self.weight and self.deviation > 0):
             return dp.NonPrivateDpEvent()
         distance = 2 * self.clip * self.weight * self.tensors**0.5

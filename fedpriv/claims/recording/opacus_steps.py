@@ -13,15 +13,15 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
+
+import dp_accounting as dp
+from dp_accounting import DpEvent
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
 from fedpriv.claims.recording.recording import Recording
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,6 @@ class OpacusStep:
 
     def event(self) -> DpEvent:
         """A Gaussian release of a Poisson sample, if it is one."""
-        import dp_accounting as dp
-
         if self.bound is None or self.rate is None or not self.one_batch:
             return dp.NonPrivateDpEvent()
         return dp.PoissonSampledDpEvent(self.rate, dp.GaussianDpEvent(self.multiplier))

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import yaml
+from dp_accounting import DpEvent
+
+from fedpriv.accountants.calibrate import most_rounds
+from fedpriv.accountants.events import ADD_REMOVE
+from fedpriv.accountants.rdp import rdp_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
 from fedpriv.errors import ConfigError, FedprivError, require
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 
 class NoisedStep(Protocol):
@@ -81,10 +84,6 @@ class Recording:
 
     def _steps_left(self, step: NoisedStep) -> int:
         """How many more steps with these settings fit, by Renyi divergences."""
-        from fedpriv.accountants.calibrate import most_rounds
-        from fedpriv.accountants.events import ADD_REMOVE
-        from fedpriv.accountants.rdp import rdp_epsilon
-
         assert self.budget is not None
         assert self.delta is not None
         delta = self.delta
@@ -104,8 +103,6 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Write the claim as YAML."""
-        import yaml
-
         path.write_text(yaml.safe_dump(self.as_data(), sort_keys=False, width=96))
 
 

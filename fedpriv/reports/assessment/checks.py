@@ -13,10 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.run_facts import Facts, headline
+from fedpriv.runs.checkpoint import Checkpoint, Origin
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.stored_config import read_config, rounds_repeated
 from fedpriv.runs.tables import MARKED
+from fedpriv.settings.experiment import build
 from fedpriv.util.untrusted_files import read_bytes
 
 AGREES, CONTRADICTS, UNKNOWN = "agrees", "contradicts", "not checked"
@@ -97,8 +102,6 @@ def _checkpoint(folder: Path) -> Iterator[Facts]:
     if not path.exists():
         yield _check(what, UNKNOWN, "there is no checkpoint")
         return
-    from fedpriv.runs.checkpoint import Checkpoint, Origin
-
     try:
         saved = Checkpoint.read(path)
         changed = saved.origin.differences(Origin.of_values(files.read_settings(folder)))
@@ -154,11 +157,6 @@ def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float
     Reads no records, and imports no class outside fedpriv: the settings may name any file of this
     machine.
     """
-    from fedpriv.algorithms.base import Algorithm
-    from fedpriv.runs.epsilon_forecast import EpsilonForecast
-    from fedpriv.runs.stored_config import read_config, rounds_repeated
-    from fedpriv.settings.experiment import build
-
     config = _with_known_numbers(read_config(folder), facts)
     if config is None:
         return {}, "they depend on records, which this report does not read"

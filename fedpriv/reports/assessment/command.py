@@ -22,6 +22,19 @@ from pathlib import Path
 from fedpriv.errors import ConfigError, require
 from fedpriv.reports.arguments import writing
 from fedpriv.settings.words import Parser
+from fedpriv.reports.assessment.contents import contents
+from fedpriv.reports.assessment.folder_files import text
+from fedpriv.reports.assessment.page import page
+from fedpriv.reports.assessment.signing import (
+    canonical,
+    sign_page,
+    sign_values,
+    signing_key,
+    verification_key,
+)
+from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
+from fedpriv.reports.audit_file import AUDIT
+from fedpriv.util.durable_files import replace_file
 
 DEFAULT_FIGURE = Path("privacy_utility.png")
 
@@ -77,12 +90,6 @@ def _parser() -> Parser:
 
 
 def _write(args: argparse.Namespace) -> None:
-    from fedpriv.reports.assessment.contents import contents
-    from fedpriv.reports.assessment.page import page
-    from fedpriv.reports.assessment.signing import canonical, sign_page, sign_values, signing_key
-    from fedpriv.reports.audit_file import AUDIT
-    from fedpriv.util.durable_files import replace_file
-
     out = args.out or args.folder / "report.html"
     require(out.suffix == ".html", "--out", out, "a file that ends in .html")
     require(args.figure is None or not args.public, "--figure", args.figure, "not with --public")
@@ -120,10 +127,6 @@ def _write(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    from fedpriv.reports.assessment.folder_files import text
-    from fedpriv.reports.assessment.signing import verification_key
-    from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
-
     for option in ("out", "sign", "audit", "figure"):
         if getattr(args, option) is not None:
             raise ConfigError(f"--{option}", getattr(args, option), "not together with --verify")

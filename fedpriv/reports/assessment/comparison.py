@@ -9,14 +9,13 @@ from typing import Any
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import text
 from fedpriv.reports.assessment.run_facts import Facts
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.report import Report
+from fedpriv.reports.summary import curve_of
 
 
 def comparison(folder: Path) -> Facts:
     """Rows of groups of runs that differ in their seed alone, and notes; or why there are none."""
-    from fedpriv.reports.epsilon_curve import curve_of
-    from fedpriv.reports.finished_runs import find_runs
-    from fedpriv.reports.report import Report
-
     try:
         report = Report.of(find_runs([folder], lambda line: None))
     except FedprivError as error:
