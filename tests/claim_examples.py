@@ -1,7 +1,13 @@
 """Claims for the tests of `fedpriv.claims`."""
 
 import copy
+from dataclasses import replace
 from typing import Any
+
+from fedpriv.claims.certificates import certify
+from fedpriv.claims.reading import parse
+from fedpriv.claims.refutations import attack_bound
+from fedpriv.claims.verdicts import judge
 
 EVERYBODY = ["released model", "server", "client"]
 
@@ -127,4 +133,22 @@ def paths(data: Any, prefix: str = "") -> list[str]:
     for key, value in items:
         path = f"{prefix}.{key}" if prefix else str(key)
         found += [path, *paths(value, path)]
+    return found
+
+
+def certified(data, **target):
+    """The certified epsilon of a claim's first statement, or of one that differs from it."""
+    claim = parse(data)
+    return certify(claim, replace(claim.statements[0], **target)).epsilon
+
+
+def attacked(data):
+    """The epsilon that an attack reaches."""
+    claim = parse(data)
+    return attack_bound(claim, claim.statements[0]).epsilon
+
+
+def verdict(data):
+    """The finding for the only statement."""
+    [found] = [finding for finding in judge(parse(data)) if finding.verdict]
     return found

@@ -3,10 +3,9 @@
 import math
 
 import pytest
-from claim_examples import BATCHES, DP_SGD, LOCAL_DP, changed
+from claim_examples import BATCHES, DP_SGD, LOCAL_DP, certified, changed
 
 from fedpriv.claims.attack import simulate
-from fedpriv.claims.certificates import certify
 from fedpriv.claims.reading import parse
 
 UNSAMPLED = changed(DP_SGD, releases__0__sampling={"rule": "everything"})
@@ -15,11 +14,6 @@ UNSAMPLED = changed(DP_SGD, releases__0__sampling={"rule": "everything"})
 def attacked(data, trials=4000):
     claim = parse(data)
     return simulate(claim, claim.statements[0], trials=trials)
-
-
-def certified(data):
-    claim = parse(data)
-    return certify(claim, claim.statements[0]).epsilon
 
 
 @pytest.mark.parametrize(

@@ -6,27 +6,16 @@ import time
 import dp_accounting as dp
 import numpy as np
 import pytest
-from claim_examples import BATCHES, DP_SGD, changed
+from claim_examples import BATCHES, DP_SGD, attacked, certified, changed, verdict
 from scipy.stats import binom, norm
 
 from fedpriv.claims.attack import simulate
-from fedpriv.claims.certificates import certify
 from fedpriv.claims.reading import parse
-from fedpriv.claims.refutations import attack_bound, optimistic_epsilon
-from fedpriv.claims.verdicts import MOST_SEARCHED, NOT_SUPPORTED, judge
+from fedpriv.claims.refutations import optimistic_epsilon
+from fedpriv.claims.verdicts import MOST_SEARCHED, NOT_SUPPORTED
 from fedpriv.errors import ConfigError
 
 TIMES = ("releases__0__times", "releases__0__participation")
-
-
-def certified(data):
-    claim = parse(data)
-    return certify(claim, claim.statements[0]).epsilon
-
-
-def attacked(data):
-    claim = parse(data)
-    return attack_bound(claim, claim.statements[0]).epsilon
 
 
 ONE_OF_TWO = {
@@ -180,7 +169,7 @@ HUGE = [
 def test_a_billion_releases_take_no_minutes(values):
     data = changed(DP_SGD, **values, **dict.fromkeys(TIMES, 10**9))
     started = time.process_time()
-    [finding] = [finding for finding in judge(parse(data)) if finding.verdict]
+    finding = verdict(data)
     assert 0 < finding.certified.epsilon < math.inf
     assert finding.attack.epsilon <= finding.certified.epsilon
     assert time.process_time() - started < 30
@@ -207,7 +196,6 @@ def test_no_change_is_searched_for_among_many_sampled_releases():
         changed(data["releases"][0], sampling__rate=0.01 + number / 1000)
         for number in range(MOST_SEARCHED + 1)
     ]
-    [found] = [found for found in judge(parse(changed(data, releases=rows))) if found.verdict]
+    found = verdict(changed(data, releases=rows))
     assert (found.verdict, found.change) == (NOT_SUPPORTED, "")
-    [found] = [found for found in judge(parse(changed(data, releases=rows[:2]))) if found.verdict]
-    assert found.change
+    assert verdict(changed(data, releases=rows[:2])).change

@@ -6,7 +6,7 @@ import math
 
 import jsonschema
 import pytest
-from claim_examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths
+from claim_examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths, verdict
 
 from fedpriv.claims.command import SCHEMA_FILE
 from fedpriv.claims.plain_yaml import load
@@ -29,7 +29,7 @@ SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_complete_claims_hold(name):
     data = changed(CLAIMS[name], claims__0__epsilon=50.0)
-    [finding] = [finding for finding in judge(parse(data)) if finding.verdict]
+    finding = verdict(data)
     assert finding.verdict == HOLDS
     assert finding.certified.rests_on
 

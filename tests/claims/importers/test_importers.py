@@ -111,23 +111,23 @@ def certified(found):
     return [finding.certified.epsilon for finding in judge(parse(found.as_data()))]
 
 
-@pytest.mark.parametrize("code", [FLOWER_OLD, FLOWER_NEW])
-def test_flower_strategies(tmp_path, code):
-    found = project(tmp_path, code)
-    [release] = found.as_data()["releases"]
-    assert (release["clip"], release["times"]) == (10, 3)
-    assert release["noise"]["deviation"] == pytest.approx(2.0)
-    assert release["noise"]["added_by"] == "server"
-    assert release["seen"]["server"] == release["sampling"]["rule"] == "unknown"
+def at(data, path):
+    for key in path.split("."):
+        data = data[int(key)] if isinstance(data, list) else data[key]
+    return data
 
 
-@pytest.mark.parametrize("code", [LOCAL_OLD, LOCAL_NEW])
-def test_flower_local_dp(tmp_path, code):
-    found = project(tmp_path, code).as_data()
-    assert found["releases"][0]["noise"]["deviation"] == pytest.approx(
-        math.sqrt(2 * math.log(1.25e5)) / 8
-    )
-    assert found["claims"] == [
+STRATEGY_FOUND = {
+    "releases.0.clip": 10,
+    "releases.0.times": 3,
+    "releases.0.noise.deviation": pytest.approx(2.0),
+    "releases.0.noise.added_by": "server",
+    "releases.0.seen.server": "unknown",
+    "releases.0.sampling.rule": "unknown",
+}
+LOCAL_FOUND = {
+    "releases.0.noise.deviation": pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 8),
+    "claims": [
         {
             "epsilon": 8.0,
             "delta": 1e-5,
@@ -135,23 +135,63 @@ def test_flower_local_dp(tmp_path, code):
             "adjacency": "unknown",
             "observer": "server",
         }
-    ]
+    ],
+}
+OPACUS_FOUND = {
+    "releases.0.noise.deviation": pytest.approx(1.8),
+    "releases.0.noise.generator": "unknown",
+    "releases.0.contributor": "record",
+    "releases.0.clip": 1.2,
+    "releases.0.times": "unknown",
+}
+BOOK = {"cells": [{"cell_type": "code", "source": ["%matplotlib inline\n", OPACUS_TARGET]}]}
+TARGET_FOUND = {
+    "claims.0.epsilon": 50.0,
+    "claims.0.delta": 1e-5,
+    "claims.0.unit": "record",
+    "releases.0.noise.deviation": "unknown",
+}
+PFL_FOUND = {
+    "releases.0.sampling.rate": pytest.approx(1e-3),
+    "releases.0.times": 1500,
+    "releases.0.clip": 0.4,
+}
+OTHER_PFL = {key: value for key, value in PFL.items() if key != "noise_cohort_size"}
+FLAMBY = "--dp_target_epsilon{0}1.0 --dp_target_delta{0}0.01 --dp_max_grad_norm{0}1.1\n"
+FLAMBY_FOUND = {"claims.0.epsilon": 1.0, "claims.0.delta": 0.01, "releases.0.clip": 1.1}
+PFLLIB = "python main.py -data MNIST -m CNN -algo FedAvg -gr 2000\n"
+SVT = {"claims.0.epsilon": 0.1}
+FOUND = [
+    ("app.py", FLOWER_OLD, STRATEGY_FOUND, ""),
+    ("app.py", FLOWER_NEW, STRATEGY_FOUND, ""),
+    ("app.py", LOCAL_OLD, LOCAL_FOUND, ""),
+    ("app.py", LOCAL_NEW, LOCAL_FOUND, ""),
+    ("train.py", OPACUS_OLD, OPACUS_FOUND, ""),
+    ("train.py", OPACUS_NEW, OPACUS_FOUND, ""),
+    ("train.ipynb", json.dumps(BOOK), TARGET_FOUND, "computes the noise when it runs"),
+    ("train.py", TFF_FIXED, {"releases.0.noise.deviation": pytest.approx(0.6)}, ""),
+    ("train.py", TFF_ADAPTIVE, {"releases.0.noise.deviation": "unknown"}, "bound adapts"),
+    ("config.json", json.dumps(NVFLARE_OLD), SVT, "SVTPrivacy is not described"),
+    ("config.json", json.dumps(NVFLARE_NEW), SVT, "SVTPrivacy is not described"),
+    ("baseline.yaml", yaml.safe_dump(PFL), PFL_FOUND, "noise_cohort_size"),
+    (
+        "baseline.yaml",
+        yaml.safe_dump(OTHER_PFL),
+        PFL_FOUND | {"releases.0.sampling.rate": pytest.approx(5e-5)},
+        "",
+    ),
+    ("run.sh", "python fed_benchmark.py " + FLAMBY.format(" "), FLAMBY_FOUND, ""),
+    ("run.sh", "python fed_benchmark.py " + FLAMBY.format("="), FLAMBY_FOUND, ""),
+    ("run.sh", PFLLIB, {"releases.0.noise": {"mechanism": "none"}}, "nothing is noised"),
+]
 
 
-@pytest.mark.parametrize("code", [OPACUS_OLD, OPACUS_NEW])
-def test_opacus(tmp_path, code):
-    [release] = draft(tmp_path, "train.py", code).as_data()["releases"]
-    assert release["noise"]["deviation"] == pytest.approx(1.8)
-    assert (release["contributor"], release["clip"], release["times"]) == ("record", 1.2, "unknown")
-    assert release["noise"]["generator"] == "unknown"
-
-
-def test_opacus_with_a_target(tmp_path):
-    book = {"cells": [{"cell_type": "code", "source": ["%matplotlib inline\n", OPACUS_TARGET]}]}
-    found = draft(tmp_path, "train.ipynb", json.dumps(book))
-    assert found.claims[0] | {"epsilon": 50.0, "delta": 1e-5, "unit": "record"} == found.claims[0]
-    assert found.releases[0]["noise"]["deviation"] == "unknown"
-    assert any("computes the noise when it runs" in line for line in found.unread)
+@pytest.mark.parametrize(("name", "text", "expected", "unread"), FOUND)
+def test_what_a_project_says(tmp_path, name, text, expected, unread):
+    found = project(tmp_path, text) if name == "app.py" else draft(tmp_path, name, text)
+    data = found.as_data()
+    assert {path: at(data, path) for path in expected} == expected
+    assert unread in "\n".join(found.unread)
 
 
 @pytest.mark.parametrize(
@@ -170,43 +210,6 @@ def test_what_may_be_another_value_is_unknown(tmp_path, change):
     found = draft(tmp_path, "train.py", OPACUS_OLD.replace(*change))
     assert found.releases[0]["noise"]["deviation"] == "unknown"
     assert found.unread
-
-
-@pytest.mark.parametrize("code", [TFF_FIXED, TFF_ADAPTIVE])
-def test_tensorflow_federated(tmp_path, code):
-    found = draft(tmp_path, "train.py", code)
-    expected = pytest.approx(0.6) if code == TFF_FIXED else "unknown"
-    assert found.releases[0]["noise"]["deviation"] == expected
-
-
-@pytest.mark.parametrize("config", [NVFLARE_OLD, NVFLARE_NEW])
-def test_nvflare(tmp_path, config):
-    found = draft(tmp_path, "config_fed_client.json", json.dumps(config))
-    assert found.claims[0]["epsilon"] == 0.1
-    assert "SVTPrivacy is not described" in found.unread[0]
-
-
-@pytest.mark.parametrize("left_out", [None, "noise_cohort_size"])
-def test_pfl_research(tmp_path, left_out):
-    config = {key: value for key, value in PFL.items() if key != left_out}
-    [release] = draft(tmp_path, "baseline.yaml", yaml.safe_dump(config)).releases
-    assert release["sampling"]["rate"] == pytest.approx(5e-5 if left_out else 1e-3)
-    assert (release["times"], release["clip"]) == (1500, 0.4)
-
-
-@pytest.mark.parametrize("equals", [" ", "="])
-def test_flamby_s_arguments(tmp_path, equals):
-    words = ["--dp_target_epsilon", "1.0", "--dp_target_delta", "0.01", "--dp_max_grad_norm", "1.1"]
-    pairs = zip(words[::2], words[1::2])
-    line = " ".join(f"{name}{equals}{value}" for name, value in pairs)
-    found = draft(tmp_path, "run.sh", f"python fed_benchmark.py {line}\n")
-    assert (found.claims[0]["epsilon"], found.claims[0]["delta"]) == (1.0, 0.01)
-    assert found.releases[0]["clip"] == 1.1
-
-
-def test_pfllib_s_arguments_noise_nothing(tmp_path):
-    found = draft(tmp_path, "run.sh", "python main.py -data MNIST -m CNN -algo FedAvg -gr 2000\n")
-    assert found.releases[0]["noise"] == {"mechanism": "none"}
 
 
 @pytest.mark.parametrize("code", [FLOWER_OLD, LOCAL_NEW, OPACUS_NEW, OPACUS_TARGET, "x = 1\n"])
@@ -264,10 +267,7 @@ STRATEGY = "DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 2.0, 10)"
 
 def flower(folder, source):
     """The draft of a project of three rounds, and its lines of what was not read."""
-    config = "[tool.flwr.app.config]\nnum-server-rounds = 3\n"
-    (folder / "pyproject.toml").write_text(config)
-    (folder / "server.py").write_text(source)
-    found = read_settings(folder)
+    found = project(folder, source)
     return found.as_data(), "\n".join(found.unread)
 
 

@@ -16,7 +16,6 @@ import fedpriv
 from fedpriv.claims.recording.flower_mod import STATE, BudgetMod
 from fedpriv.claims.recording.flower_updates import FlowerStep
 from fedpriv.claims.recording.recording import BudgetSpentError
-from fedpriv.errors import ConfigError
 
 
 def compute_clip_model_update(param1, param2, clipping_norm):
@@ -139,14 +138,6 @@ def test_an_unseen_average_or_a_bound_that_follows_the_data_is_unknown(strategy)
         assert type(step.event()).__name__ == "NonPrivateDpEvent"
 
 
-def test_noise_without_a_clip_in_this_process(flower):
-    noised = flower("flwr.serverapp.strategy.dp_fixed_clipping", add_gaussian_noise_inplace)
-    with fedpriv.record() as recording:
-        noised.add_gaussian_noise_inplace([np.zeros(2)], 1.0)
-    [release] = recording.as_data()["releases"]
-    assert release["clip"] == "unknown"
-
-
 def test_a_budget_counts_replaced_clients(strategy):
     """Noise 0.5 on a mean in which one of two clients moves by 2 x 2 x 1/2."""
     said = pytest.raises(BudgetSpentError)
@@ -236,8 +227,3 @@ def test_steps_before_an_error_stay_spent(local):
     with pytest.raises(RuntimeError):
         BudgetMod(3.0, 1e-5)(message(), context, dies)
     assert '"deviation": 4.0' in context.state[STATE]["steps"]
-
-
-def test_a_wrong_budget_of_a_mod_is_refused():
-    with pytest.raises(ConfigError):
-        BudgetMod(0.0, 1e-5)
