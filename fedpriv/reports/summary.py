@@ -126,7 +126,8 @@ def curves(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
 def curve_of(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
     """The rounds of `curves` that have a finite metric and a finite certified epsilon."""
     curve = curves(summary, method)
-    return curve.loc[np.isfinite(curve[["mean", "certified"]].to_numpy()).all(axis=1)]
+    numbers = curve[["mean", "certified"]].replace([math.inf, -math.inf], math.nan)
+    return curve.loc[numbers.dropna().index]
 
 
 def curve_rows(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[str]) -> list[Row]:

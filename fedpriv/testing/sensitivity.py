@@ -196,7 +196,7 @@ def distances(
             # A user without one record is one user removed and another added.
             relations.append((ONE_RECORD, "record", 2))
         for relation, part, units_moved in relations:
-            chosen = _chosen(file, part, users if part == "user" else records)
+            chosen = chosen_units(file, part, users if part == "user" else records)
             rows = file.units(part)
             neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
             ratios = [compared(one) / units_moved for one in _within(seconds, neighbours)]
@@ -213,7 +213,7 @@ def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experi
             return
 
 
-def _chosen(file: File, unit: str, most: int) -> list[int]:
+def chosen_units(file: File, unit: str, most: int) -> list[int]:
     """Numbers of at most `most` units of the file: its extremes in turn until half are chosen, then
     others at random."""
     if most <= 0:

@@ -201,6 +201,16 @@ def clip_after_weighting(patch):
     bounds(patch, lambda self, vectors: 3 * clipped_rows(vectors / 3, self.clip)[0])
 
 
+def clip_of_a_part(patch):
+    """Not in the list: it is found by the attack alone."""
+
+    def first_two(self, vectors):
+        clipped = clipped_rows(vectors[:, :2], self.clip)[0]
+        return torch.cat([clipped, vectors[:, 2:].double()], dim=1)
+
+    bounds(patch, first_two)
+
+
 @bug("each half of a vector has the whole clip", *AVG)
 def clip_by_layer(patch):
     def halves(self, vectors):

@@ -2,12 +2,11 @@
 
 import pandas as pd
 import pytest
-import torch
 from command import run
+from planted_bugs import clip_of_a_part
 
 from fedpriv.audit import command
 from fedpriv.audit.audit import Effort
-from fedpriv.mechanisms.gaussian import Gaussian
 
 WORDS = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1", "rounds=1"]
 
@@ -34,13 +33,7 @@ def test_table_file_and_picture(tmp_path):
 
 @pytest.mark.usefixtures("_short")
 def test_a_refuted_certificate_is_an_alarm_and_not_a_success(tmp_path, monkeypatch):
-    bound = Gaussian.bound
-
-    def half(self, vectors):
-        clipped, norms = bound(self, vectors[:, :2])
-        return torch.cat([clipped, vectors[:, 2:].double()], dim=1), norms
-
-    monkeypatch.setattr(Gaussian, "bound", half)
+    clip_of_a_part(monkeypatch)
     done = run("audit", "--quick", *WORDS, "hydra.run.dir=here", cwd=tmp_path)
     assert done.returncode == 1
     assert "fedpriv: ALARM: ULDP-SGD, released model, user: at least" in done.stderr

@@ -123,13 +123,11 @@ def test_no_diagnostic_chooses(swept, metric):
     )
 
 
-def test_a_metric_of_the_released_model_on_strangers_chooses(swept):
+def test_the_metric_that_was_fixed_when_the_number_was_drawn_chooses(swept):
+    """It is one of the released model on strangers. To look at several metrics and take the nicest
+    is another choice."""
     assert selection(swept).cost.startswith("covered: epsilon")
     assert selection(swept, "accuracy").cost.startswith("covered: epsilon")
-
-
-def test_the_metric_is_fixed_when_the_number_is_drawn(swept):
-    """To look at several metrics and take the nicest is another choice."""
     assert "drawn for a choice by accuracy" in selection(swept, "loss").cost
 
 
@@ -140,74 +138,71 @@ def test_test_records_of_the_very_users_choose_nothing(tmp_path):
     )
 
 
-def test_unknown_columns_are_diagnostics():
-    assert str(metric_label("auc", main="accuracy", disjoint=True, certified=True)) == (
-        "diagnostic of unknown records"
-    )
-    assert metric_label("auc", main="auc", disjoint=True, certified=True).name == "released"
+@pytest.mark.parametrize(
+    ("metric", "main", "disjoint", "label"),
+    [
+        ("auc", "accuracy", True, "diagnostic of unknown records"),
+        ("auc", "auc", True, "released"),
+        ("local_accuracy", "accuracy", True, "diagnostic of"),
+        ("local_accuracy", "accuracy", False, "diagnostic of"),
+    ],
+)
+def test_labels_of_metrics(metric, main, disjoint, label):
+    found = metric_label(metric, main=main, disjoint=disjoint, certified=True)
+    assert str(found).startswith(label)
 
 
-def test_local_tests_are_diagnostics():
-    for disjoint in (True, False):
-        label = metric_label("local_accuracy", main="accuracy", disjoint=disjoint, certified=True)
-        assert label.name == "diagnostic"
+def edit_json(path, change):
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
 
 
-def copied(swept, tmp_path):
-    return shutil.copytree(swept, tmp_path / "sweep")
-
-
-def test_a_folder_that_does_not_say_is_not_covered(swept, tmp_path):
-    folder = copied(swept, tmp_path)
-    path = folder / "0" / "status.json"
-    status = json.loads(path.read_text())
-    del status["labels"]
-    path.write_text(json.dumps(status))
-    assert "diagnostic of unknown records" in selection(folder).cost
-
-
-def test_invented_users_are_not_covered(swept, tmp_path):
-    folder = copied(swept, tmp_path)
-    path = folder / "0" / "status.json"
-    status = json.loads(path.read_text())
-    status["not_covered"].append(INVENTED)
-    path.write_text(json.dumps(status))
-    assert "users are drawn over those" in selection(folder).cost
-
-
-def test_runs_that_protect_nobody_are_not_covered(swept, tmp_path):
-    folder = copied(swept, tmp_path)
+def protects_nobody(folder):
     for name, valid in (("0", True), ("1", False)):
-        path = folder / name / "status.json"
         changed = {"randomness": "system", "dp_valid": valid}
-        path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    assert "these runs protect nobody (dp_valid): 1" in selection(folder).cost
+        edit_json(folder / name / "status.json", lambda status, c=changed: status.update(c))
 
 
-def test_a_run_that_was_not_drawn_is_not_covered(swept, tmp_path):
-    folder = copied(swept, tmp_path)
-    (folder / "0").rename(folder / "2")
-    assert selection(folder).cost == "not covered: 2 were not drawn"
+def other_seed(folder):
+    config = folder / "1" / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 1", "seed: 7"))
+
+
+EDITS = {
+    "no labels": (
+        lambda folder: edit_json(folder / "0/status.json", lambda status: status.pop("labels")),
+        "diagnostic of unknown records",
+    ),
+    "invented users": (
+        lambda folder: edit_json(
+            folder / "0/status.json", lambda status: status["not_covered"].append(INVENTED)
+        ),
+        "users are drawn over those",
+    ),
+    "nobody is protected": (protects_nobody, "these runs protect nobody (dp_valid): 1"),
+    "a run that was not drawn": (
+        lambda folder: (folder / "0").rename(folder / "2"),
+        "not covered: 2 were not drawn",
+    ),
+    "another seed": (other_seed, "1 have other seeds than drawn"),
+    "a draw of an earlier version": (
+        lambda folder: edit_json(folder / DRAW, lambda draw: draw["asked"].pop("metric")),
+        "not covered",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "why"), EDITS.values(), ids=EDITS)
+def test_what_the_folder_says_is_not_covered(swept, tmp_path, edit, why):
+    folder = shutil.copytree(swept, tmp_path / "sweep")
+    edit(folder)
+    assert why in selection(folder).cost
 
 
 def test_the_best_of_some_of_the_runs_is_not_covered(swept):
     [found] = fedpriv.load(swept / "0").report().selections
     assert "of the runs drawn 1 are not done, or not looked at" in found.cost
-
-
-def test_a_run_with_another_seed_is_not_covered(swept, tmp_path):
-    folder = copied(swept, tmp_path)
-    config = folder / "1" / "config.yaml"
-    config.write_text(config.read_text().replace("seed: 1", "seed: 7"))
-    assert "1 have other seeds than drawn" in selection(folder).cost
-
-
-def test_a_draw_of_an_earlier_version_fixes_no_metric(swept, tmp_path):
-    folder = copied(swept, tmp_path)
-    draw = json.loads((folder / DRAW).read_text())
-    del draw["asked"]["metric"]
-    (folder / DRAW).write_text(json.dumps(draw))
-    assert selection(folder).cost.startswith("not covered")
 
 
 @pytest.mark.parametrize("metric", ["train_loss", "contribution_norm", "local_accuracy", "auc"])
@@ -217,27 +212,21 @@ def test_a_sweep_cannot_be_drawn_for_a_diagnostic(metric, tmp_path):
         RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps, ["{}"])
 
 
-def test_the_draw_keeps_the_metric(tmp_path):
+@pytest.mark.parametrize(("words", "metric"), [((), "accuracy"), (("loss",), "loss")])
+def test_the_draw_keeps_the_metric(tmp_path, words, metric):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
-    assert (
-        RandomNumber(4.0, 1.0).draw(tmp_path / "a", [[]], exps, ["{}"]).asked["metric"]
-        == "accuracy"
-    )
-    drawn = RandomNumber(4.0, 1.0, "loss").draw(tmp_path / "b", [[]], exps, ["{}"])
-    assert drawn.asked["metric"] == "loss"
+    draw = RandomNumber(4.0, 1.0, *words).draw(tmp_path, [[]], exps, ["{}"])
+    assert draw.asked["metric"] == metric
 
 
-def test_the_table_shows_the_label(swept):
+def test_tables_and_figures_show_the_label(swept, tmp_path):
     runs = fedpriv.load(swept)
     assert set(runs.table(metric="train_loss")["label"]) == {"diagnostic of training records"}
     assert set(runs.table()["label"]) == {"released"}
     notes = runs.report(metric="train_loss").notes()
     assert "train_loss is a diagnostic of training records, which no epsilon covers" in notes
     assert "accuracy is released" in runs.report().notes()
-
-
-def test_the_figure_shows_the_label(swept, tmp_path):
-    out = fedpriv.load(swept).figure(tmp_path / "f.png", metric="train_loss")
+    out = runs.figure(tmp_path / "f.png", metric="train_loss")
     assert "diagnostic of training records" in out.with_suffix(".csv").read_text()
 
 

@@ -42,18 +42,20 @@ def test_a_setting_with_fewer_seeds_is_not_the_best(tmp_path):
     made(tmp_path / "2_0", 0.9, seed=0, clip=2)
     [best] = table(tmp_path).best
     assert (best.summary.group.name, best.among) == ("AVG, clip=1", 2)
+    assert not table(tmp_path / "2_0").best  # a method with one setting
 
 
-def test_a_method_with_one_setting_has_no_best(tmp_path):
-    made(tmp_path / "0", 0.5)
-    assert not table(tmp_path).best
-
-
-def test_the_best_is_a_finite_value():
-    assert best_by("accuracy", "abc", [0.2, math.nan, 0.3]) == "c"
-    assert best_by("accuracy", "ab", [math.inf, 0.1]) == "b"
-    assert best_by("error", "ab", [0.2, 0.3]) == "a"
-    assert best_by("loss", "ab", [math.nan, math.nan]) is None
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [
+        ("accuracy", [0.2, math.nan, 0.3], 2),
+        ("accuracy", [math.inf, 0.1], 1),
+        ("error", [0.2, 0.3], 0),
+        ("loss", [math.nan, math.nan], None),
+    ],
+)
+def test_the_best_is_a_finite_value(metric, values, best):
+    assert best_by(metric, range(len(values)), values) == best
 
 
 def test_a_run_that_diverged_makes_the_mean_nan(tmp_path):
@@ -65,11 +67,14 @@ def test_a_run_that_diverged_makes_the_mean_nan(tmp_path):
     assert math.isnan(standard_deviation([1.0, math.nan]))
 
 
-def test_the_epsilon_of_a_row_is_the_largest_over_its_seeds(tmp_path):
+def test_a_row_has_the_largest_epsilon_over_seeds_and_the_metric_of_the_last_round(tmp_path):
     fake_run(tmp_path / "0", "AVG", [0.1, 0.5], (1.5, 2.0), seed=0)
     fake_run(tmp_path / "1", "AVG", [0.1, 0.5], (3.0, 4.0), seed=1)
     [summary] = table(tmp_path).summaries
     assert (summary.certified, summary.claimed) == (3.0, 4.0)
+    fake_run(tmp_path / "one" / "0", "AVG", [0.1, 0.9, 0.4], EPSILON)
+    [summary] = table(tmp_path / "one").summaries
+    assert summary.mean == 0.4
 
 
 def test_one_diagnostic_makes_a_row_one(tmp_path):
@@ -78,12 +83,6 @@ def test_one_diagnostic_makes_a_row_one(tmp_path):
         made(tmp_path / str(seed), 0.5, seed=seed, status={"labels": labels})
     [summary] = table(tmp_path).summaries
     assert summary.label == "diagnostic of training records"
-
-
-def test_a_metric_is_that_of_the_last_round(tmp_path):
-    fake_run(tmp_path / "0", "AVG", [0.1, 0.9, 0.4], EPSILON)
-    [summary] = table(tmp_path).summaries
-    assert summary.mean == 0.4
 
 
 def test_names_that_runs_lack_are_refused(tmp_path):

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
@@ -18,7 +17,7 @@ from fedpriv.settings.words import conf_dir
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import with_training_records
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.testing.sensitivity import EXACT, _chosen, distances
+from fedpriv.testing.sensitivity import EXACT, chosen_units, distances
 from fedpriv.util.streams import Streams
 
 METHODS = sorted(path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml"))
@@ -172,14 +171,14 @@ def test_the_extremes_of_a_file_are_among_the_few_units_that_are_tried():
     file = File.of(exp)
     sizes = [len(rows) for rows in file.units("user")]
     wide = [len(set(file.owners.silo[rows])) for rows in file.units("user")]
-    users = _chosen(file, "user", 8)
+    users = chosen_units(file, "user", 8)
     assert len(set(users)) == 8
     assert {int(np.argmax(sizes)), int(np.argmax(wide))} <= set(users[:4])
-    assert 333 in _chosen(file, "record", 8)[:4]
+    assert 333 in chosen_units(file, "record", 8)[:4]
     found = distances(exp, users=4, records=2)
     check(found)
     assert [one.tried for one in found] == [4, 2]
-    assert found[0].worst in _chosen(file, "user", 4)
+    assert found[0].worst in chosen_units(file, "user", 4)
     assert f"user {found[0].worst} moves most" in str(found[0])
 
 
@@ -243,19 +242,11 @@ def on_table(method, data):
 def test_lines_deleted_from_a_file(method, table):
     """Every patient, the last one too, and single lines; truncation then lets others in."""
     exp = on_table(method, table)
-    found = distances(exp, records=10, file=TableFile.of(exp))
+    file = TableFile.of(exp)
+    rows = file.units("user")[8]
+    left = file.without(rows).data.load(Streams(0)).train.number
+    np.testing.assert_array_equal(left, np.delete(np.arange(100), rows))
+    found = distances(exp, records=10, file=file)
     check(found)
     assert [one.tried for one in found if one.certified] == [9, 10]
     assert all(one.ratio > 0 for one in found if one.certified)
-
-
-def test_one_line_less_is_one_record_less(table):
-    exp = on_table("uldp_avg", table)
-    file = TableFile.of(exp)
-    assert not file.drawn
-    rows = file.units("user")[8]
-    corpus = file.without(rows).data.load(Streams(0))
-    assert len(corpus.train) == 100 - len(rows)
-    kept = np.delete(np.arange(100), rows)
-    np.testing.assert_array_equal(corpus.train.number, kept)
-    assert file.neighbour(rows, ADD_REMOVE).allocator.n_users == 9

@@ -8,7 +8,6 @@ import pytest
 
 from fedpriv.parties.messages import encode
 from fedpriv.parties.post import Message
-from fedpriv.parties.traffic import Letter
 from fedpriv.testing import experiment
 from fedpriv.testing.damage import flip_bit, retype, same_type, truncate
 from fedpriv.testing.fault_trials import FaultTrials
@@ -105,9 +104,3 @@ def test_a_forgery_is_found_for_any_message_and_has_its_type_if_there_is_one(mes
         forged = same_type(random.Random(seed), message)
         assert type(forged) is bytes or encode(forged) != encode(message)
         assert type(forged) is type(message) or message in ([], {}, None)
-
-
-def test_letters_of_the_transcript_are_named():
-    with FaultTrials(experiment(*TINY.split(), "aggregation=plain", "algo=fedavg")) as bench:
-        sent = bench.run(rounds=(1,)).sent
-    assert [type(letter) for letter in sent[1]] == [Letter] * 6

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
+from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import file_digest
-from fedpriv.reports.assessment.verify import changed_files
+from fedpriv.reports.assessment.verify import changed_files, verify
 
 
 @pytest.fixture
@@ -22,12 +23,14 @@ def values(folder):
     return {"public": False, "runs": [{"folder": "run", "files": files}]}
 
 
-def test_an_untouched_folder_has_no_changes(folder, values):
-    assert not changed_files(values, folder)
+def test_a_folder_is_refused_with_the_name_of_the_report_in_it(folder):
+    with pytest.raises(FedprivError, match=r"is a folder; name the report in it, .*report\.html"):
+        verify(folder)
 
 
 def test_a_copy_beside_an_altered_run_does_not_stand_for_it(folder, values):
     """Reports name a run by its way from the sweep's folder."""
+    assert not changed_files(values, folder)
     shutil.copytree(folder / "run", folder / "z" / "run")
     (folder / "run" / "status.json").write_text('{"dp_valid": true}')
     assert changed_files(values, folder) == ["run/status.json: changed", "z/run: not in the report"]

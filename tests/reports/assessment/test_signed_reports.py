@@ -3,13 +3,13 @@
 import json
 import random
 import shutil
+from contextlib import nullcontext
 
 import pytest
 from command import run
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
-from fedpriv.reports.assessment import verify as verifying
 from fedpriv.reports.assessment.page import page
 from fedpriv.reports.assessment.signing import (
     canonical,
@@ -64,18 +64,12 @@ def test_every_altered_byte_is_found(signed, tmp_path, name):
     assert verify(signed / name).values["folder"] == "run"
     rng = random.Random(name)
     file = tmp_path / name
-    found = 0
     for _ in range(ALTERATIONS):
         changed = altered(content, rng)
         file.write_bytes(changed)
-        try:
+        # A byte that was inserted beside an equal one changes nothing.
+        with nullcontext() if changed == content else pytest.raises(AlteredError):
             verify(file)
-        except AlteredError:
-            found += 1
-        else:
-            assert changed == content  # a byte was inserted beside an equal one: nothing changed
-            found += 1
-    assert found == ALTERATIONS
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
@@ -94,14 +88,15 @@ def test_a_key_with_which_anybody_can_sign_is_refused(signed, tmp_path, name):
         verify(tmp_path / name)
 
 
-def test_a_signature_in_capitals_is_an_altered_file(signed, tmp_path):
+@pytest.mark.parametrize(
+    "change", [bytes.upper, lambda written: b" ".join((written[:2], written[2:]))]
+)
+def test_a_signature_in_capitals_is_an_altered_file(signed, tmp_path, change):
     content = (signed / "report.json").read_bytes()
     written = json.loads(content)["signature"].encode()
-    file = tmp_path / "report.json"
-    for other in (written.upper(), written[:2] + b" " + written[2:]):
-        file.write_bytes(content.replace(written, other))
-        with pytest.raises(AlteredError):
-            verify(file)
+    (tmp_path / "report.json").write_bytes(content.replace(written, change(written)))
+    with pytest.raises(AlteredError):
+        verify(tmp_path / "report.json")
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])
@@ -131,17 +126,16 @@ def test_whose_key_is_said_and_another_one_refused(signed):
 
 def test_a_signature_taken_off_and_put_on_by_another_is_refused(signed, tmp_path):
     """The page still names the first signer."""
+    mallory = signing_key(signed / "mallory.pem")
     body = (signed / "report.html").read_bytes().rpartition(b"<!--")[0]
-    file = tmp_path / "report.html"
-    file.write_bytes(sign_page(body, signing_key(signed / "mallory.pem")))
+    (tmp_path / "report.html").write_bytes(sign_page(body, mallory))
     with pytest.raises(AlteredError, match="another key than the page names"):
-        verify(file)
+        verify(tmp_path / "report.html")
     values = json.loads((signed / "report.json").read_bytes())
     del values["signature"]
-    file = tmp_path / "report.json"
-    file.write_bytes(canonical(sign_values(values, signing_key(signed / "mallory.pem"))))
+    (tmp_path / "report.json").write_bytes(canonical(sign_values(values, mallory)))
     with pytest.raises(AlteredError):
-        verify(file)
+        verify(tmp_path / "report.json")
 
 
 def own_values(folder, name):
@@ -175,11 +169,10 @@ def test_a_signer_cannot_show_something_else_than_the_contents(signed, tmp_path,
 def test_a_signer_cannot_leave_the_warnings_out(signed, tmp_path):
     values = own_values(signed, "mallory")
     assert values["alarms"]
-    quiet = page(values | {"alarms": []})
-    file = tmp_path / "report.html"
-    file.write_bytes(sign_page(quiet, signing_key(signed / "mallory.pem")))
+    quiet = sign_page(page(values | {"alarms": []}), signing_key(signed / "mallory.pem"))
+    (tmp_path / "report.html").write_bytes(quiet)
     with pytest.raises(AlteredError, match="shows something else"):
-        verify(file)
+        verify(tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(
@@ -195,9 +188,11 @@ def test_contents_of_a_stranger_end_in_one_line(signed, tmp_path, change):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_page_of_another_renderer_is_not_compared(signed, tmp_path, monkeypatch):
-    monkeypatch.setattr(verifying, "renderer_digest", lambda: "another")
-    assert verify(signed / "report.html").rendered is False
+def test_a_page_of_another_renderer_is_not_compared(signed, tmp_path):
+    values = own_values(signed, "mallory") | {"renderer": "another"}
+    made = sign_page(page(values), signing_key(signed / "mallory.pem"))
+    (tmp_path / "report.html").write_bytes(made)
+    assert verify(tmp_path / "report.html").rendered is False
 
 
 def test_a_folder_that_has_changed_is_named(signed, tmp_path):
@@ -231,11 +226,10 @@ def test_keys_of_other_kinds_are_refused(signed, tmp_path):
     (tmp_path / "locked").write_bytes(own.private_bytes(PEM, SECRET, locked))
     (tmp_path / "text").write_text("-----BEGIN PRIVATE KEY-----")
     for name in ("rsa", "locked", "text", "nowhere", "."):
-        done = run("report", str(signed / "run"), "--sign", name, cwd=tmp_path)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert f"--sign={name}: an Ed25519 private key in PEM" in done.stderr
-        done = run("report", "--verify", str(signed / "report.html"), "--key", name, cwd=tmp_path)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        for words in ([str(signed / "run"), "--sign"], ["--verify", "report.html", "--key"]):
+            done = run("report", *words, name, cwd=tmp_path)
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+            assert f"{words[-1]}={name}: an Ed25519 p" in done.stderr
 
 
 def test_openssh_keys_are_read_too(tmp_path):
