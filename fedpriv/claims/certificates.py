@@ -23,10 +23,9 @@ from functools import lru_cache
 import dp_accounting as dp
 from dp_accounting import DpEvent
 
-from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.group import group_event
-from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.rules import View, amplifies, obstacles
