@@ -219,7 +219,8 @@ def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_every_message_of_every_aggregation_is_signed_under_the_roster(name):
     """The set-up's too. A signature is bound to the settings: under others it is worth nothing."""
-    with prepare(experiment("rounds=1", *AGGREGATIONS[name])) as prepared:
+    exp = experiment("rounds=1", "engine.signatures=checked", *AGGREGATIONS[name])
+    with prepare(exp) as prepared:
         letters = []
         carry = prepared.session.network.carry
 
