@@ -32,8 +32,8 @@ from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
 from fedpriv.parties.signer import Signer
-from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.one_row import OneRow, OneRowJob, bounded_matrix
+from fedpriv.rounds.local_job import LocalJob, OneRow
+from fedpriv.rounds.one_row import bounded_matrix
 from fedpriv.rounds.query import Broadcast, Query, SetUp
 from fedpriv.rounds.weighting import Weighting, bounded_weights
 from fedpriv.util.pieces import pieces
@@ -107,7 +107,7 @@ class WeightedSilo(SiloProtocol):
 
     def summed(self, query: Query, job: LocalJob) -> Generator[Work[Any], Any, np.ndarray]:
         """`noised_sum`, which the engine may compute together with those of other silos."""
-        row = job.one_row if isinstance(job, OneRowJob) and self._sums_as_usual(query) else None
+        row = job.one_row if self._sums_as_usual(query) else None
         if row is None:
             return self.noised_sum(query, (yield from job.batched()))
         result: np.ndarray = yield NoisedSum(self, query, job, row)
@@ -171,6 +171,7 @@ class NoisedSum(Work[np.ndarray]):
         return 8 * self.query.size
 
     def run(self) -> np.ndarray:
+        self.job.draw()
         return self.silo.noised_sum(self.query, self.job)
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,46 +48,63 @@ def bounded(
         known.update(block.units.tolist())
         if len(known) < count + len(block.vectors):
             raise ValueError(f"query {query.name}: a unit contributes twice at one silo")
-        if query.sampled is not None:
-            block = _sampled(block, query.sampled)
-            if not len(block.units):
-                return None
-        if bounds is not None and not bounds[block.units].all():
-            block = _sampled(block, bounds > 0)  # a bound of 0 is that of a user who takes no part
-        own = None if bounds is None else bounds[block.units]
-        vectors, lengths = bounded_rows(block, query, own)
-        finite = np.isfinite(lengths)
-        units = block.units[finite]
-        if not finite.all():
-            vectors = vectors[finite]
-        stats.units += len(lengths)
-        stats.nonfinite += len(lengths) - len(units)
-        limit = query.mechanism.clip if own is None else query.mechanism.clip * own[finite]
-        stats.norm_sum += float(lengths[finite].sum())
-        stats.clipped += int((lengths[finite] > limit).sum())
-        return Contributions(units, vectors)
+        found = bounded_rows(block, query, bounds)
+        if not len(found.units):
+            return None
+        stats.units += len(found.units)
+        stats.nonfinite += int((~found.finite).sum())
+        stats.norm_sum += float(found.norms[found.finite].sum())
+        stats.clipped += int(found.clipped.sum())
+        if found.finite.all():
+            return Contributions(found.units, found.vectors)
+        return Contributions(found.units[found.finite], found.vectors[found.finite])
 
     return changed(steps, bound if query.enforced else fitting)
 
 
-def bounded_rows(
-    block: Contributions, query: Query, own: np.ndarray | None
-) -> tuple[torch.Tensor, np.ndarray]:
-    """The block's vectors (k, size) within their bounds, float64, and their norms (k,) before.
+class BoundedRows(NamedTuple):
+    """The rows of a block that take part.
 
-    own: (k,) each unit's bound, relative to that of the mechanism; None: 1 for all.
+    rows: (m,) places in the block.
+    units: (m,) int64.
+    vectors: (m, size) float64, each within its bound.
+    norms: (m,) before bounding.
+    finite: (m,) bool: whether the row is added.
+    clipped: (m,) bool: whether it is, and was longer than its bound.
     """
-    if own is None:
-        vectors, norms = query.mechanism.bound(block.vectors)
-        return vectors, norms.cpu().numpy()  # one copy: each question would stall the device
-    import torch
 
-    scale = torch.from_numpy(own).to(block.vectors.device)
-    vectors, norms = query.mechanism.bound(block.vectors.double() / scale[:, None])
-    return vectors.mul_(scale[:, None]), (norms * scale).cpu().numpy()
+    rows: np.ndarray
+    units: np.ndarray
+    vectors: torch.Tensor
+    norms: np.ndarray
+    finite: np.ndarray
+    clipped: np.ndarray
 
 
-def _sampled(block: Contributions, sampled: np.ndarray) -> Contributions:
-    """The contributions of sampled users."""
-    here = sampled[block.units]
-    return block if here.all() else Contributions(block.units[here], block.vectors[here])
+def bounded_rows(block: Contributions, query: Query, bounds: np.ndarray | None) -> BoundedRows:
+    """The block's vectors within their bounds.
+
+    bounds: (n_units,) as in `bounded`. A bound of 0 is that of a user who takes no part.
+    """
+    units, vectors = block.units, block.vectors
+    here = np.ones(len(units), dtype=bool)
+    if query.sampled is not None:
+        here &= query.sampled[units]
+    if bounds is not None:
+        here &= bounds[units] > 0
+    if not here.all():
+        units, vectors = units[here], vectors[here]
+    limit: float | np.ndarray = query.mechanism.clip
+    if bounds is None:
+        vectors, norms = query.mechanism.bound(vectors)
+    else:
+        import torch
+
+        limit = limit * bounds[units]
+        scale = torch.from_numpy(bounds[units]).to(vectors.device)
+        vectors, norms = query.mechanism.bound(vectors.double() / scale[:, None])
+        vectors, norms = vectors.mul_(scale[:, None]), norms * scale
+    lengths = norms.cpu().numpy()  # one copy: each question would stall the device
+    finite = np.isfinite(lengths)
+    clipped = finite & (lengths > limit)
+    return BoundedRows(np.flatnonzero(here), units, vectors, lengths, finite, clipped)

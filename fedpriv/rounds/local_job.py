@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from inspect import GEN_CREATED, getgeneratorstate
-from types import GeneratorType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.rounds.query import PendingState
+from fedpriv.rounds.query import PendingState, Query
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Training
 from fedpriv.util.work import Work, run_work
+
+if TYPE_CHECKING:
+    from fedpriv.training.one_user_silos import OneUser, SharedTraining
 
 Step = Work[Any] | Contributions
 """A step of a silo's computation."""
@@ -21,15 +22,37 @@ Computation = Generator[Step, Any, None]
 """A computation of contributions. It may also yield work, and is then sent the work's result."""
 
 
-class Described(NamedTuple):
-    """What some steps compute.
+@dataclass(eq=False)
+class OneRow:
+    """One silo's contribution to a query, not yet computed.
 
-    steps: the steps.
-    training: whose contributions they are.
+    query: the query with its sample.
+    shared: what its training shares with those of other silos.
+    user: who trains; None: nobody.
+    stats: diagnostics, filled with the contribution.
+    bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
+    draw: draws the silo's noise share, (size,) float64.
+    spent: takes note of seconds of training.
     """
 
-    steps: Iterator[Step]
-    training: Training
+    query: Query
+    shared: SharedTraining
+    user: OneUser | None
+    stats: ContributionStats
+    bounds: np.ndarray | None
+    draw: Callable[[], np.ndarray]
+    spent: Callable[[float], None]
+
+    @property
+    def batch_key(self) -> Hashable:
+        """Rows with equal keys can be computed in one matrix."""
+        return id(self.shared), self.query.serial, id(self.query.sampled)
+
+    @property
+    def unit(self) -> int:
+        """What its contribution is of."""
+        assert self.user is not None
+        return self.user.unit
 
 
 @dataclass(eq=False)
@@ -60,7 +83,9 @@ class LocalJob:
     row: turns the weighted sum of the contributions (size,) into what the message contains before
         the noise. The framework sets it where messages repeat the sums of earlier rounds. None:
         the message contains the sum itself.
-    described: the training that `steps` compute, and nothing else; None: only `steps` know.
+    training: the training that makes the contributions; None: only `steps` know.
+    one_row: the only contribution and the noise share, where an aggregation may compute those of
+        many silos together; None: `steps` and `noise` are all there is.
     """
 
     steps: Iterator[Step]
@@ -69,16 +94,8 @@ class LocalJob:
     pending: PendingState | None = None
     stats: ContributionStats = field(default_factory=ContributionStats)
     row: Callable[[np.ndarray], np.ndarray] | None = None
-    described: Described | None = None
-
-    @property
-    def training(self) -> Training | None:
-        """The training that makes the contributions; None where its result is changed or has been
-        asked for, or where an algorithm computes them."""
-        known = self.described
-        if known is None or known.steps is not self.steps or not untouched(known.steps):
-            return None
-        return known.training
+    training: Training | None = None
+    one_row: OneRow | None = None
 
     @property
     def contributions(self) -> Iterator[Contributions]:
@@ -98,20 +115,22 @@ class LocalJob:
         Pass the result straight to the function that makes the message. A local variable would
         keep the job and its noise in memory until the query ends, once for every silo.
         """
+        self.draw()
         step = advance(self.steps)
         while isinstance(step, Work) and step.batch_key is not None:
             step = advance(self.steps, (yield step))
         self.steps = _continued(step, self.steps)
         return self
 
+    def draw(self) -> None:
+        """Draw the noise share, if no aggregation draws it with those of other silos."""
+        if self.one_row is not None:
+            self.noise = self.one_row.draw()
+            self.one_row = None
+
     def map(self, change: Callable[[Contributions], Contributions | None]) -> LocalJob:
         """The job with each block changed; None drops a block."""
-        return replace(self, steps=changed(self.steps, change))
-
-
-def untouched(steps: Iterator[Step]) -> bool:
-    """Whether nobody has asked for a step of this generator yet."""
-    return isinstance(steps, GeneratorType) and getgeneratorstate(steps) == GEN_CREATED
+        return replace(self, steps=changed(self.steps, change), training=None)
 
 
 def advance(steps: Iterator[Step], result: Any = None) -> Step | None:
@@ -137,6 +156,5 @@ def changed(
 
 def _continued(first: Step | None, steps: Iterator[Step]) -> Computation:
     """The steps that begin with `first`."""
-    step = first
-    while step is not None:
-        step = advance(steps, (yield step))
+    while first is not None:
+        first = advance(steps, (yield first))

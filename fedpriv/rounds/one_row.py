@@ -4,80 +4,19 @@ bounded as rows of one matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.bounding import bounded_rows
-from fedpriv.rounds.local_job import LocalJob, Step, untouched
+from fedpriv.rounds.local_job import LocalJob, OneRow
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo, stream_prefix
 from fedpriv.training.contributions import Contributions, ContributionStats
 
 if TYPE_CHECKING:
     import torch
-
-    from fedpriv.training.one_user_silos import OneUser, SharedTraining
-
-
-@dataclass(eq=False)
-class OneRow:
-    """One silo's contribution to a query, not yet computed.
-
-    query: the query with its sample.
-    shared: what its training shares with those of other silos.
-    user: who trains; None: nobody.
-    stats: diagnostics, filled with the contribution.
-    bounds: (n_units,) each unit's bound, relative to that of the mechanism; None: 1 for all.
-    draw: draws the silo's noise share, (size,) float64.
-    spent: takes note of seconds of training.
-    """
-
-    query: Query
-    shared: SharedTraining
-    user: OneUser | None
-    stats: ContributionStats
-    bounds: np.ndarray | None
-    draw: Callable[[], np.ndarray]
-    spent: Callable[[float], None]
-
-    @property
-    def batch_key(self) -> Hashable:
-        """Rows with equal keys can be computed in one matrix."""
-        return id(self.shared), self.query.serial, id(self.query.sampled)
-
-
-@dataclass(eq=False)
-class OneRowJob(LocalJob):
-    """A job with at most one contribution. Its noise share is drawn once somebody asks for it.
-
-    known: the contribution, and the steps that compute it.
-    """
-
-    known: tuple[OneRow, Iterator[Step]] | None = None
-    # Not a field: it would be set after `noise`, and lose what was given.
-    _noise: ClassVar[np.ndarray] = np.zeros(0)
-
-    @property  # type: ignore[misc]
-    def noise(self) -> np.ndarray:
-        if not len(self._noise) and self.known is not None:
-            self.noise = self.known[0].draw()
-        return self._noise
-
-    @noise.setter
-    def noise(self, noise: np.ndarray) -> None:
-        vars(self)["_noise"] = noise
-
-    @property
-    def one_row(self) -> OneRow | None:
-        """The contribution, for those who compute many at once; None for a job that somebody has
-        read, changed since, as by `map`, or given another noise share."""
-        if self.known is None or self.known[1] is not self.steps or len(self._noise):
-            return None
-        return self.known[0] if untouched(self.steps) else None
 
 
 def one_row(
@@ -97,8 +36,6 @@ def one_row(
     """
     training = job.training
     plain = query.enforced and query.mechanism.mixing is None and query.n_most is None
-    # An author's bound has been tried on one silo's rows only.
-    plain = plain and type(query.mechanism).bound is Mechanism.bound
     if training is None or not plain or job.pending is not None:
         return None
     data = silo.data
@@ -142,38 +79,25 @@ def bounded_matrix(rows: Sequence[OneRow]) -> tuple[list[int], torch.Tensor]:
 
     query = rows[0].query
     since = time.perf_counter()
-    places, users = [], []
-    for place, row in enumerate(rows):
-        if row.user is not None:
-            places.append(place)
-            users.append(row.user)
+    present = [row for row in rows if row.user is not None]
+    users = [row.user for row in present if row.user is not None]
     deltas = np.empty((0, query.size), dtype=np.float32)
     if users:
-        shared = rows[0].shared
         streams, prefix = query.streams, stream_prefix(query)
-        deltas = shared.run(users, streams=streams, round=query.round, prefix=prefix)
+        deltas = rows[0].shared.run(users, streams=streams, round=query.round, prefix=prefix)
     for row in rows:
         row.spent((time.perf_counter() - since) / len(rows))
     units = np.array([user.unit for user in users], dtype=np.int64)
-    bounds = rows[0].bounds
-    counts = np.ones(len(units), dtype=bool) if query.sampled is None else query.sampled[units]
-    if bounds is not None:
-        counts &= bounds[units] > 0
-    if not counts.all():
-        places = [place for place, inside in zip(places, counts.tolist()) if inside]
-        units, deltas = units[counts], deltas[counts]
-    own = None if bounds is None else bounds[units]
-    vectors, norms = bounded_rows(Contributions(units, torch.from_numpy(deltas)), query, own)
-    finite = np.isfinite(norms)
-    limits = query.mechanism.clip * (np.ones(len(units)) if own is None else own)
-    clipped = norms > limits
-    for place, norm, fits, long in zip(places, norms.tolist(), finite.tolist(), clipped.tolist()):
-        stats = rows[place].stats
+    block = Contributions(units, torch.from_numpy(deltas))
+    found = bounded_rows(block, query, rows[0].bounds)
+    counted = zip(found.rows, found.norms.tolist(), found.finite.tolist(), found.clipped.tolist())
+    for place, norm, finite, clipped in counted:
+        stats = present[place].stats
         stats.units += 1
-        stats.nonfinite += not fits
-        stats.clipped += long and fits
-        stats.norm_sum += norm if fits else 0.0
-    if not finite.all():
-        places = [place for place, fits in zip(places, finite.tolist()) if fits]
-        vectors = vectors[torch.from_numpy(finite)]
-    return places, vectors
+        stats.nonfinite += not finite
+        stats.clipped += clipped
+        stats.norm_sum += norm if finite else 0.0
+    places = [place for place, row in enumerate(rows) if row.user is not None]
+    kept = found.rows[found.finite].tolist()
+    vectors = found.vectors if found.finite.all() else found.vectors[found.finite]
+    return [places[one] for one in kept], vectors

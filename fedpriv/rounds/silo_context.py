@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, Silos
-from fedpriv.rounds.local_job import Computation, Described, LocalJob
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.query import PendingState, Query, SiloState
 from fedpriv.training.description import Execution, Training
 
@@ -78,8 +78,7 @@ class Silo:
                 f"{self.name} would train on all of its records, and the algorithm declares "
                 f"{type(self.contributors).__name__}: declare Silos"
             )
-        steps = self._steps(query, training)
-        return LocalJob(steps, pending=pending, described=Described(steps, training))
+        return LocalJob(self._steps(query, training), pending=pending, training=training)
 
     def train_users(self, query: Query, start: np.ndarray) -> LocalJob:
         """The job in which each sampled user trains from `start` (d,) by the query's recipe, if its

@@ -28,7 +28,7 @@ from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance
 from fedpriv.rounds.mixing import RAW, Past
 from fedpriv.rounds.mixing import row as mixed_row
-from fedpriv.rounds.one_row import OneRowJob, one_row
+from fedpriv.rounds.one_row import one_row
 from fedpriv.rounds.query import (
     SUMMED,
     Broadcast,
@@ -276,7 +276,7 @@ class _Work:
         )
         if row is not None:
             # No silo state waits for it, so `finish` has nothing to keep.
-            return OneRowJob(steps, known=(row, steps))
+            return LocalJob(steps, one_row=row)
         self.steps = steps
         noise, secret = self._noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.

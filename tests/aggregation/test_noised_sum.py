@@ -1,7 +1,7 @@
 """Messages made as rows of one matrix, held against those of one silo after the other."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain, PlainSilo
 from fedpriv.aggregation.weighted import NoisedSum
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.faults import Faulty, drop
@@ -147,17 +146,3 @@ def test_an_authors_own_sum_is_the_message(own, monkeypatch):
     seen = assert_same(exp, monkeypatch, number=1, batches=[])
     monkeypatch.undo()
     assert seen != rounds(exp, 1)
-
-
-@dataclass(frozen=True)
-class BlockGaussian(Gaussian):
-    """Scales all rows of a block alike."""
-
-    def bound(self, vectors):
-        norms = vectors.double().norm(dim=1)
-        return vectors.double() * min(1.0, self.clip / float(norms.max())), norms
-
-
-def test_an_authors_own_bound_gets_one_silos_rows(monkeypatch):
-    exp = replace(devices(5), mechanism=BlockGaussian(0.01, 0.1))
-    assert_same(exp, monkeypatch, number=1, batches=[])

@@ -44,14 +44,8 @@ def writing(silo, query, down):
     return silo.train_users(query, down["params"])
 
 
-def reading_first(silo, query, down):
-    job = silo.train_users(query, down["params"])
-    next(job.contributions)
-    return job
-
-
 UPDATES = {own.__name__: starting(own) for own in (far, in_a_scratch, in_single_precision)}
-UPDATES |= {own.__name__: own for own in (writing, reading_first)}
+UPDATES["writing"] = writing
 
 
 @dataclass(frozen=True)
@@ -124,13 +118,6 @@ def test_what_a_broadcast_holds_is_read_only():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
     params[0] = 1.0  # its owner still may
-
-
-def test_a_job_that_was_read_before_is_not_computed_again(apart):
-    found, stats = moved("reading_first")
-    assert stats.units == 0
-    apart()
-    np.testing.assert_array_equal(moved("reading_first")[0], found)
 
 
 @pytest.mark.parametrize(
