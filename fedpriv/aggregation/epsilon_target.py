@@ -214,7 +214,7 @@ def require_solvable(algo: Algorithm, accountant: Accountant, *, noisy: bool) ->
         return
     require(noisy, KEY, f"{target:g}", "null: mechanism=none adds no noise")
     each = "null, because each group of users has its own (algo.budgets)"
-    require(not algo.budget_limits, KEY, f"{target:g}", each)
+    require(not algo.contributors.budgets, KEY, f"{target:g}", each)
     alone = f"null: {KEY}={target:g} is the limit of the run already"
     require(accountant.budget is None, "accountant.budget", accountant.budget, alone)
 

@@ -46,15 +46,26 @@ class Planner:
     def plan(self, federation: Federation) -> Plan:
         """The plan with every noise multiplier a number, once records are allocated. Raises
         ConfigError as `draft` does."""
-        mechanisms = self.algo.calibrated(self.draft(federation))
+        draft = self.draft(federation)
+        mechanisms = self.algo.calibrated(draft)
         if self.target is None:
             return self._checked(federation, mechanisms, self.aggregation)
-        return self._solved(self.target, federation, mechanisms)
+        configured = {name: one.mechanism for name, one in draft.query_parameters.items()}
+        near = mechanisms != configured
+        return self._solved(self.target, federation, mechanisms, near=near)
 
     def _solved(
-        self, target: EpsilonTarget, federation: Federation, mechanisms: Mapping[str, Mechanism]
+        self,
+        target: EpsilonTarget,
+        federation: Federation,
+        mechanisms: Mapping[str, Mechanism],
+        *,
+        near: bool,
     ) -> Plan:
-        """The plan with the noise of `mechanisms` times one factor, which meets the target."""
+        """The plan with the noise of `mechanisms` times one factor, which meets the target.
+
+        near: whether the method has calibrated it for about this target.
+        """
         first = next(iter(mechanisms.values())).noise_multiplier
         relative = {
             name: one.noise_multiplier / first if first else 1.0 for name, one in mechanisms.items()
@@ -66,7 +77,7 @@ class Planner:
             }
             return self._checked(federation, scaled, self.aggregation)
 
-        start = first if self.algo.solves_epsilon else 0.0
+        start = first if near else 0.0
         return plan_with(target.noise(self.algo, plan_with, start=start))
 
     def _checked(

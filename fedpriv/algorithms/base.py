@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self, final
 
@@ -142,11 +142,6 @@ class Algorithm(ABC):
         scales the noise of `calibrated`. Raises ConfigError for settings that contradict it."""
         return self
 
-    @property
-    def solves_epsilon(self) -> bool:
-        """Whether `calibrated` already has about the noise that `for_target` was asked for."""
-        return False
-
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
     ) -> float:
@@ -157,11 +152,6 @@ class Algorithm(ABC):
         """
         most = self.contributors.most_in_message(federation)
         return most * mechanism.clip + mechanism.noise_bound(n_summed) if most < math.inf else most
-
-    @property
-    def queries_need_allocation(self) -> bool:
-        """Whether queries, and so epsilons, depend on each silo's number of training records."""
-        return False
 
     @property
     def rounds_alike(self) -> bool:
@@ -179,12 +169,6 @@ class Algorithm(ABC):
         """The observer whose epsilon a run reports first and its budget bounds. It is not
         `RELEASED_MODEL` if the method protects the messages themselves."""
         return RELEASED_MODEL
-
-    @property
-    def budget_limits(self) -> Mapping[str, float]:
-        """The epsilon of each group of users that has a budget, by the group's name. A run ends
-        before the first round that would exceed one."""
-        return {}
 
     @final
     def first_state(self, params: np.ndarray, plan: Plan) -> State:
@@ -303,21 +287,18 @@ def idle_noise(calibration: str) -> dict[str, str]:
     return dict.fromkeys(names, f"algo.calibration={calibration}")
 
 
-def require_target(calibration: str, epsilon: float, delta: float) -> None:
-    """Raise ConfigError for an unknown calibration or an invalid target."""
-    require(calibration in CALIBRATIONS, "algo.calibration", calibration, ", ".join(CALIBRATIONS))
-    require(0 < epsilon < math.inf, "algo.epsilon", epsilon, "a positive number")
-    require(0 < delta < 1, "algo.delta", delta, "a number between 0 and 1")
+def require_one_of(algo: Algorithm, **allowed: Iterable[str]) -> None:
+    """Raise ConfigError unless each of these arguments has one of its names."""
+    for name, names in allowed.items():
+        value = getattr(algo, name)
+        require(value in names, f"algo.{name}", value, ", ".join(names))
 
 
-def require_cohort(cohort: int | None) -> None:
-    """Raise ConfigError for an invalid number of silos in a round."""
-    require(
-        cohort is None or cohort >= 1,
-        "algo.cohort",
-        cohort,
-        "a positive number of silos, or null for all",
-    )
+def require_counts(algo: Algorithm, *names: str) -> None:
+    """Raise ConfigError unless each of these arguments is a positive number or None."""
+    for name in names:
+        value = getattr(algo, name)
+        require(value is None or value >= 1, f"algo.{name}", value, "a positive integer, or null")
 
 
 def require_plain_sgd(plan: Plan) -> None:

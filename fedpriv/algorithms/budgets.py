@@ -126,6 +126,7 @@ def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[User
             share=budget.share or 0.0,
             users=budget.listed(name),
             last_round=budget.rounds,
+            epsilon=budget.epsilon,
         )
         for name, budget in budgets.items()
     )

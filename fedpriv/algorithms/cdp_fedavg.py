@@ -39,17 +39,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS
-from fedpriv.algorithms.base import (
-    idle_noise,
-    require_cohort,
-)
+from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.participation import PARTICIPATION
-from fedpriv.algorithms.record_method import RecordMethod
+from fedpriv.algorithms.record_method import BatchMethod
 from fedpriv.certificates.drift import convex_drift, touches
 from fedpriv.certificates.noise import StepNoise, Steps
 from fedpriv.certificates.request import ObservedRelease, Request
-from fedpriv.data.allocation import Allocation
-from fedpriv.data.base import DataSet
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
@@ -67,14 +62,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CdpFedAvg(RecordMethod):
+class CdpFedAvg(BatchMethod):
     """Algorithm 1. A silo's message is the change of its model.
 
     local_steps: tau, number of noisy steps of a silo in a round.
-    batch_size: gamma, records of a batch; None: floor(m / local_steps), one pass a round.
+    batch_size: gamma; None: floor(m / local_steps), one pass a round.
     local_lr: eta, learning rate of a step.
     clip: G. `noise_multiplier` is that of a batch's mean gradient.
-    cohort: number of silos in a round; None: all.
     participation: uniform, or balanced: the silos' numbers of rounds differ by at most one.
     feature_norm: public L2 bound to which records are scaled down before training; None: no
         scaling.
@@ -82,39 +76,17 @@ class CdpFedAvg(RecordMethod):
     """
 
     local_steps: int
-    batch_size: int | None
     local_lr: float
-    cohort: int | None
     participation: str
     feature_norm: float | None
     observer: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        size = self.batch_size
-        cohort = self.cohort
-        norm = self.feature_norm
         require_positive("algo", self, "local_steps", "local_lr")
-        require(
-            size is None or size >= 1,
-            "algo.batch_size",
-            size,
-            "a positive integer, or null for one pass a round",
-        )
-        require_cohort(cohort)
-        require(
-            self.participation in PARTICIPATION,
-            "algo.participation",
-            self.participation,
-            " or ".join(PARTICIPATION),
-        )
-        require(
-            norm is None or 0 < norm < math.inf,
-            "algo.feature_norm",
-            norm,
-            "a positive bound, or null to scale nothing",
-        )
-        require(self.observer in OBSERVERS, "algo.observer", self.observer, ", ".join(OBSERVERS))
+        require_one_of(self, participation=PARTICIPATION, observer=OBSERVERS)
+        if self.feature_norm is not None:
+            require_positive("algo", self, "feature_norm")
 
     @property
     def label(self) -> str:
@@ -129,10 +101,7 @@ class CdpFedAvg(RecordMethod):
         return False
 
     def check(self, plan: Plan) -> None:
-        silos = plan.federation.n_silos
         mechanism = plan.mechanism
-        fits = self.cohort is None or self.cohort <= silos
-        require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         mechanism.training_noise()  # raises where it has none
         super().check(plan)
         if self.calibration == "certified":
@@ -149,27 +118,12 @@ class CdpFedAvg(RecordMethod):
         return idle
 
     # The target is that of the headline observer.
-    idle_with_target: ClassVar[tuple[str, ...]] = (*RecordMethod.idle_with_target, "observer")
-
-    def n_invited(self, federation: Federation) -> int:
-        return self.cohort or federation.n_silos
+    idle_with_target: ClassVar[tuple[str, ...]] = (*BatchMethod.idle_with_target, "observer")
 
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
     ) -> float:
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
-
-    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        allocation = super().training_records(allocation, data)
-        smallest = int(allocation.silo_sizes().min())
-        allowed = f"at most {smallest}, the records of the smallest silo"
-        require(
-            self.batch_size is None or self.batch_size <= smallest,
-            "algo.batch_size",
-            self.batch_size,
-            allowed,
-        )
-        return allocation
 
     def _batch(self, records: int) -> int:
         return self.batch_size or max(1, records // self.local_steps)
@@ -225,15 +179,10 @@ class CdpFedAvg(RecordMethod):
             / (records * batch_noise * (plan.n_summed if plan.hides_messages else 1))
         )
 
-    def claim(self, view: ObservedRelease) -> DpEvent | None:
-        if view.target.unit != "record" or not view.mechanism.clips:
+    def claimed(self, view: ObservedRelease, noise_multiplier: float) -> DpEvent | None:
+        if view.target.unit != "record":
             return None
-        from dp_accounting import NonPrivateDpEvent
-
-        noise = view.mechanism.noise_multiplier
-        if not noise:
-            return NonPrivateDpEvent()
-        return self.claim_of(self.claimed_rho(view.records, noise, view.plan))
+        return self.claim_of(self.claimed_rho(view.records, noise_multiplier, view.plan))
 
     def claim_of(self, rho: float) -> DpEvent:
         """The claimed event of one round, with the paper's conversion to epsilon."""

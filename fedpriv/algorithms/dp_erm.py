@@ -195,20 +195,15 @@ class DpErm(RecordMethod):
             )
         return Drift(1.0, "the clipped losses are convex and smooth for any record")
 
-    def claim(self, view: ObservedRelease) -> DpEvent | None:
+    def claimed(self, view: ObservedRelease, noise_multiplier: float) -> DpEvent | None:
         """Theorem 1 solved for epsilon: equation (2) gives this silo's sigma."""
-        mechanism = view.mechanism
-        federation = view.plan.federation
-        if view.target.unit != "record" or not mechanism.clips:
-            return None
-        from dp_accounting import NonPrivateDpEvent
-
         from fedpriv.accountants.zcdp import LeadingTermClaim
 
-        if not mechanism.noise_multiplier:
-            return NonPrivateDpEvent()
+        federation = view.plan.federation
+        if view.target.unit != "record":
+            return None
         noise_size = self.noise_size_of(view.records, federation)
-        noise = mechanism.noise_multiplier * fewest(federation) / noise_size
+        noise = noise_multiplier * fewest(federation) / noise_size
         return LeadingTermClaim(2 * self.local_steps / (federation.n_silos * noise) ** 2)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:

@@ -51,7 +51,7 @@ class WholeSilo(Algorithm):
 
     @property
     def contributors(self) -> Contributors:
-        return Silos(whole=True)
+        return Silos(pooled=True)
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("user", ADD_REMOVE),)

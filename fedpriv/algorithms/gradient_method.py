@@ -32,14 +32,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.algorithms.base import (
-    idle_noise,
-    require_cohort,
-)
+from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
 from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
-from fedpriv.algorithms.record_method import RecordMethod
+from fedpriv.algorithms.record_method import BatchMethod
 from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
 from fedpriv.certificates.request import (
@@ -77,17 +74,17 @@ RELEASED: dict[str, Callable[[int, float], bool]] = {
 
 
 @dataclass(frozen=True)
-class GradientMethod(RecordMethod, ABC):
+class GradientMethod(BatchMethod, ABC):
     """Base of the methods.
 
-    batch_size: K, records of a batch; None: the method's own choice.
+    batch_size: K.
     global_lr: eta, learning rate of the server.
     prox: name of f1 (`fedpriv.algorithms.proximal`).
     prox_size: radius, bound or weight of f1.
     prox_group: number of coordinates of a group, for f1 = group_l1.
     released: last: release the last iterate; uniform: a uniformly random one.
     clip: L. `noise_multiplier` is that of a batch's mean gradient, relative to clip / K.
-    cohort: M, number of uniformly drawn silos of a round; None: all.
+    cohort: M; drawn uniformly.
     least_cohort: the number of silos is drawn from least_cohort to cohort; None: always cohort.
     calibration: certified: the solver, over all releases of a silo.
     observer: observer whose certificate is calibrated.
@@ -99,26 +96,20 @@ class GradientMethod(RecordMethod, ABC):
     times as far as one record.
     """
 
-    batch_size: int | None
     global_lr: float
     prox: str
     prox_size: float
     prox_group: int
     released: str
-    cohort: int | None
     least_cohort: int | None
     observer: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        size = self.batch_size
-        cohort = self.cohort
         least = self.least_cohort
-        require(size is None or size >= 1, "algo.batch_size", size, "a positive integer, or null")
         require_positive("algo", self, "global_lr")
-        require(self.released in RELEASED, "algo.released", self.released, " or ".join(RELEASED))
-        require_cohort(cohort)
-        fits = least is None or 1 <= least <= (cohort or math.inf)
+        require_one_of(self, released=RELEASED)
+        fits = least is None or 1 <= least <= (self.cohort or math.inf)
         allowed = "a number of silos up to algo.cohort, or null for always algo.cohort"
         require(fits, "algo.least_cohort", least, allowed)
         proximal(self.prox, self.prox_size, self.prox_group)
@@ -206,8 +197,6 @@ class GradientMethod(RecordMethod, ABC):
     def check_settings(self, plan: Plan) -> None:
         """Raise ConfigError for settings that cannot work, independently of who adds the noise."""
         silos = plan.federation.n_silos
-        fits = self.cohort is None or self.cohort <= silos
-        require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
         least = self.least_cohort or 1
         require(least <= silos, "algo.least_cohort", least, f"at most {silos}, the number of silos")
         plan.observer(self.observer)
@@ -228,24 +217,14 @@ class GradientMethod(RecordMethod, ABC):
         )
         return idle | dict.fromkeys(names, f"algo.prox={self.prox}")
 
-    def n_invited(self, federation: Federation) -> int:
-        return self.cohort or federation.n_silos
-
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         return {GRADIENT: mechanism}
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         allocation = super().training_records(allocation, data)
-        smallest = int(allocation.silo_sizes().min())
         allowed = "fewer, or more records: a silo has none to train on"
-        require(smallest >= 1, "allocator.n_silos", len(allocation.counts()), allowed)
-        fits = self.batch_size is None or self.batch_size <= smallest
-        require(
-            fits,
-            "algo.batch_size",
-            self.batch_size,
-            f"at most {smallest}, the records of the smallest silo",
-        )
+        sizes = allocation.silo_sizes()
+        require(bool(sizes.all()), "allocator.n_silos", len(sizes), allowed)
         return allocation
 
     def message_bound(
@@ -352,16 +331,11 @@ class GradientMethod(RecordMethod, ABC):
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)
 
-    def claim(self, view: ObservedRelease) -> DpEvent | None:
-        name = view.request.name
-        mechanism = view.mechanism
-        if self.claims is None or not mechanism.clips:
+    def claimed(self, view: ObservedRelease, noise_multiplier: float) -> DpEvent | None:
+        if self.claims is None:
             return None
-        from dp_accounting import NonPrivateDpEvent
-
-        if not mechanism.noise_multiplier:
-            return NonPrivateDpEvent()
-        rho = self.claimed_rho(name, view.records, mechanism.noise_multiplier)
+        name = view.request.name
+        rho = self.claimed_rho(name, view.records, noise_multiplier)
         return self.claims(self.overcounted(name) * rho)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:

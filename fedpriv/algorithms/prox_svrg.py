@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.algorithms.base import require_counts
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.sampled_method import DifferenceMethod
-from fedpriv.errors import require, require_positive
+from fedpriv.errors import require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
@@ -47,10 +48,8 @@ class ProxSvrg(DifferenceMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        epochs = self.epochs
         require_positive("algo", self, "inner_steps")
-        known = epochs is None or epochs >= 1
-        require(known, "algo.epochs", epochs, "a positive integer, or null for a single run")
+        require_counts(self, "epochs")
 
     @property
     def label(self) -> str:

@@ -82,10 +82,6 @@ class RecordGradients(Algorithm):
         return self.method.targets(federation)
 
     @property
-    def queries_need_allocation(self) -> bool:
-        return True
-
-    @property
     def rounds_alike(self) -> bool:
         return self.method.rounds_alike
 
@@ -120,10 +116,6 @@ class RecordGradients(Algorithm):
 
     def for_target(self, epsilon: float) -> Self:
         return replace(self, method=self.method.for_target(epsilon))
-
-    @property
-    def solves_epsilon(self) -> bool:
-        return self.method.solves_epsilon
 
     def n_invited(self, federation: Federation) -> int:
         return self.method.n_invited(federation)

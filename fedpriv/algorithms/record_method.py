@@ -7,21 +7,28 @@ records.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.algorithms.base import Algorithm, require_plain_sgd, require_target
-from fedpriv.certificates.request import Target
+from fedpriv.algorithms.base import (
+    CALIBRATIONS,
+    Algorithm,
+    require_counts,
+    require_one_of,
+    require_plain_sgd,
+)
+from fedpriv.certificates.request import ObservedRelease, Target
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import select
-from fedpriv.errors import require
+from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Federation, Plan
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
     from torch import nn
 
 
@@ -51,10 +58,10 @@ class RecordMethod(Algorithm, ABC):
     records_per_user: int | None = None
 
     def __post_init__(self) -> None:
-        k = self.records_per_user
-        allowed = "a positive integer, or null for no user's guarantee"
-        require(k is None or k >= 1, "algo.records_per_user", k, allowed)
-        require_target(self.calibration, self.epsilon, self.delta)
+        require_counts(self, "records_per_user")
+        require_one_of(self, calibration=CALIBRATIONS)
+        require_positive("algo", self, "epsilon")
+        require(0 < self.delta < 1, "algo.delta", self.delta, "a number between 0 and 1")
 
     idle_with_target: ClassVar[tuple[str, ...]] = ("noise_multiplier", "epsilon")
 
@@ -64,16 +71,8 @@ class RecordMethod(Algorithm, ABC):
         return replace(self, epsilon=epsilon)
 
     @property
-    def solves_epsilon(self) -> bool:
-        return self.calibration == "certified"
-
-    @property
     def contributors(self) -> Contributors:
         return Silos()
-
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
 
     @property
     def isolated(self) -> bool:
@@ -116,7 +115,53 @@ class RecordMethod(Algorithm, ABC):
 
         check_record_gradients(network, data.shape, text=data.text, isolated=self.isolated)
 
+    def claim(self, view: ObservedRelease) -> DpEvent | None:
+        if not view.mechanism.clips:
+            return None
+        from dp_accounting import NonPrivateDpEvent
+
+        noise = view.mechanism.noise_multiplier
+        found = self.claimed(view, noise or 1.0)
+        return found if noise or found is None else NonPrivateDpEvent()
+
+    @abstractmethod
+    def claimed(self, view: ObservedRelease, noise_multiplier: float) -> DpEvent | None:
+        """The event that the paper claims for noise above 0; None: no claim."""
+
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         """The allocation in which each user trains on at most k records, over all silos."""
         k = self.records_per_user
         return allocation if k is None else select(allocation, k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchMethod(RecordMethod, ABC):
+    """A method in which some of the silos use batches.
+
+    batch_size: records of a batch; None: the method's own choice.
+    cohort: number of silos in a round; None: all.
+    """
+
+    batch_size: int | None
+    cohort: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_counts(self, "batch_size", "cohort")
+
+    def check(self, plan: Plan) -> None:
+        silos = plan.federation.n_silos
+        fits = self.cohort is None or self.cohort <= silos
+        require(fits, "algo.cohort", self.cohort, f"at most {silos}, the number of silos")
+        super().check(plan)
+
+    def n_invited(self, federation: Federation) -> int:
+        return self.cohort or federation.n_silos
+
+    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
+        allocation = super().training_records(allocation, data)
+        smallest = int(allocation.silo_sizes().min())
+        fits = self.batch_size is None or self.batch_size <= smallest
+        allowed = f"at most {smallest}, the records of the smallest silo"
+        require(fits, "algo.batch_size", self.batch_size, allowed)
+        return allocation

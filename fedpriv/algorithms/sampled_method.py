@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedpriv.algorithms.base import require_one_of
 from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.certificates.sampling import SAMPLING, Batches, paper_batch
@@ -27,7 +28,7 @@ class SampledMethod(GradientMethod, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.sampling in SAMPLING, "algo.sampling", self.sampling, ", ".join(SAMPLING))
+        require_one_of(self, sampling=SAMPLING)
 
     @property
     def batches(self) -> Batches:

@@ -22,13 +22,13 @@ experiments).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.algorithms.base import require_counts, require_one_of
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
 from fedpriv.algorithms.proximal import PROXIMAL
 from fedpriv.algorithms.sampled_method import DifferenceMethod
@@ -42,74 +42,47 @@ if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
 
-class Variant(ABC):
-    """What differs between the two algorithms.
+class Proximal:
+    """Algorithm 3. `Alternate` says what differs in Algorithm 11.
 
     operators: names of the proximal operators that the variant supports.
     """
 
     operators: tuple[str, ...] = tuple(PROXIMAL)
 
-    @abstractmethod
     def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         """See `GradientMethod.query_names`."""
-
-    @abstractmethod
-    def anchor_size(self, algo: Spider, records: int) -> int:
-        """K1 in a silo of `records` records, where `anchor_batch_size` is None."""
-
-    @abstractmethod
-    def idle_keys(self, algo: Spider) -> dict[str, str]:
-        """See `Algorithm.idle_keys`."""
-
-    @abstractmethod
-    def counted(self, algo: Spider, name: str) -> float:
-        """See `GradientMethod.counted`."""
-
-    @abstractmethod
-    def claims(self) -> type[SmallEpsilonClaim]:
-        """See `GradientMethod.claims`."""
-
-    @abstractmethod
-    def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """The new and the old point of a gradient difference."""
-
-    @abstractmethod
-    def update(
-        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
-    ) -> State:
-        """The state after a query whose mean message is `mean`."""
-
-
-class Proximal(Variant):
-    """Algorithm 3."""
-
-    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
         return (GRADIENT,) if (round - 1) % algo.phase == 0 else (DIFFERENCE,)
 
     def anchor_size(self, algo: Spider, records: int) -> int:
+        """K1 in a silo of `records` records, where `anchor_batch_size` is None."""
         factor = min(math.sqrt(algo.rounds), math.sqrt(algo.phase))
         return paper_batch(records, algo.rounds, factor)
 
     def idle_keys(self, algo: Spider) -> dict[str, str]:
+        """See `Algorithm.idle_keys`."""
         # Every round renews the estimate, so there are no differences.
         names = ("batch_size", "difference_noise", "gradient_share") if algo.phase == 1 else ()
         return dict.fromkeys(names, f"algo.phase={algo.phase}")
 
     def counted(self, algo: Spider, name: str) -> float:
+        """See `GradientMethod.counted`."""
         return max(algo.rounds / algo.phase, 1.0) if name == GRADIENT else float(algo.rounds)
 
     def claims(self) -> type[SmallEpsilonClaim]:
+        """See `GradientMethod.claims`."""
         from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
         return SmallEpsilonClaim
 
     def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """The new and the old point of a gradient difference."""
         return state.params, state.slots["previous"]
 
     def update(
         self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
     ) -> State:
+        """The state after a query whose mean message is `mean`."""
         estimate = mean if query.name == GRADIENT else state.slots["estimate"] + mean
         slots = {"estimate": estimate, "previous": state.params}
         return algo.stepped(
@@ -117,7 +90,7 @@ class Proximal(Variant):
         )
 
 
-class Alternate(Variant):
+class Alternate(Proximal):
     """Algorithm 11."""
 
     operators = ("none",)
@@ -152,7 +125,7 @@ class Alternate(Variant):
         return algo.stepped(state, both, round=query.round, seen=query.round, plan=plan, **slots)
 
 
-VARIANTS: dict[str, Variant] = {"proximal": Proximal(), "alternate": Alternate()}
+VARIANTS: dict[str, Proximal] = {"proximal": Proximal(), "alternate": Alternate()}
 
 
 @dataclass(frozen=True)
@@ -173,22 +146,15 @@ class Spider(DifferenceMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.variant in VARIANTS, "algo.variant", self.variant, " or ".join(VARIANTS))
+        require_one_of(self, variant=VARIANTS)
         require_positive("algo", self, "phase")
-        size = self.anchor_batch_size
-        require(
-            size is None or size >= 1, "algo.anchor_batch_size", size, "a positive integer, or null"
-        )
-        allowed = self._variant.operators
-        require(
-            self.prox in allowed,
-            "algo.prox",
-            self.prox,
-            f"{', '.join(allowed)} with variant={self.variant}",
-        )
+        require_counts(self, "anchor_batch_size")
+        names = self._variant.operators
+        allowed = f"{', '.join(names)} with variant={self.variant}"
+        require(self.prox in names, "algo.prox", self.prox, allowed)
 
     @property
-    def _variant(self) -> Variant:
+    def _variant(self) -> Proximal:
         return VARIANTS[self.variant]
 
     @property

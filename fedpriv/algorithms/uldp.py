@@ -137,10 +137,6 @@ class UldpBase(Algorithm):
         lasting = all(budget.rounds is None for budget in (self.budgets or {}).values())
         return lasting and self.cycle == 1
 
-    @property
-    def budget_limits(self) -> Mapping[str, float]:
-        return {name: budget.epsilon for name, budget in (self.budgets or {}).items()}
-
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         if not self.budgets:
             return super().mechanisms(mechanism)

@@ -76,10 +76,6 @@ class UldpGroup(WholeSilo):
     def contributors(self) -> Contributors:
         return Silos()
 
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
-
     def check(self, plan: Plan) -> None:
         plan.mechanism.training_noise()  # raises where it has none
         require_plain_sgd(plan)

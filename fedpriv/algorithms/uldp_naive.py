@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.algorithms.base import require_one_of
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Request
-from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Federation, Plan
 
@@ -45,12 +45,7 @@ class UldpNaive(WholeSilo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.calibration in PER_SILO,
-            "algo.calibration",
-            self.calibration,
-            " or ".join(PER_SILO),
-        )
+        require_one_of(self, calibration=PER_SILO)
 
     @property
     def label(self) -> str:

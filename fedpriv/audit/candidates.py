@@ -79,7 +79,7 @@ def candidates(
     pooled = bounds_whole_silos(exp, plan)
     slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation, 1) is not None
     most = 1 if slow or pooled else MAX_SHARED_CANARIES
-    if exp.algo.queries_need_allocation:
+    if exp.algo.contributors.needs_sizes:
         return _with_real_sizes(exp, plan, unit, replaces, most)
     most = int(min(most, most_in_group(exp, user_group)))
     shared = [[_in_every_silo(exp, most, 0.0)]] if most > 1 else []

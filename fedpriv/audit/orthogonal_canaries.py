@@ -56,7 +56,7 @@ def orthogonal_canaries(
     Where neighbours replace a unit, a coin chooses between two opposite canaries. Raises
     ConfigError if the data have too few units that can be canaries.
     """
-    if exp.algo.queries_need_allocation:
+    if exp.algo.contributors.needs_sizes:
         _, allocation, _ = allocate(exp)
         owner = _chosen(exp, allocation, unit, wanted=wanted, colluding=colluding)
         leaves = False

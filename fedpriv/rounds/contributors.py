@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -25,59 +25,50 @@ if TYPE_CHECKING:
     from fedpriv.rounds.plan import Federation
 
 
-@dataclass(frozen=True)
 class Contributors(ABC):
     """The units that contribute to every query of a method.
 
+    weighting: the weight of each contributor's vector in each silo.
+    rate: probability that a user takes part in a round.
+    groups: groups of users with a bound of their own; empty: all have that of the mechanism.
+    turns: number of public parts of the units that take turns: part i takes part in rounds i + 1,
+        i + 1 + turns, and so on. 1: every unit takes part in every round.
+    one_silo: whether a protected unit affects the message of one silo only.
+    pooled: whether each silo trains on all of its records at once, so that records may influence
+        each other. A bound, if there is one, then applies to the silo's whole update.
+    any_number: whether a unit moves a sum over some of the silos at most as far as a sum over all.
+
     Authors of algorithms usually take one of the subclasses below.
 
-    >>> Users(sampled=0.1).rate
-    0.1
+    >>> Users(rate=0.1).bounds(None, 1) is None
+    True
     >>> Silos().reach(3, replaced=False, single=False)
     6.0
     """
 
-    @property
-    @abstractmethod
-    def weighting(self) -> Weighting:
-        """The weight of each contributor's vector in each silo."""
+    weighting: Weighting
+    rate: float = 1.0
+    groups: tuple[UserGroup, ...] = ()
+    turns: int = 1
+    one_silo: ClassVar[bool] = False
+    pooled: bool = False
+    any_number: ClassVar[bool] = False
 
     @property
-    def rate(self) -> float:
-        """The probability that a user takes part in a round."""
-        return 1.0
+    def needs_sizes(self) -> bool:
+        """Whether queries, and so epsilons, depend on each silo's number of training records: a
+        silo then noises a sum of its records by itself."""
+        return self.one_silo or not (self.any_number or self.pooled)
 
     @property
-    def groups(self) -> tuple[UserGroup, ...]:
-        """Groups of users with a bound of their own; empty: all have that of the mechanism."""
-        return ()
-
-    @property
-    def turns(self) -> int:
-        """The number of public parts of the units that take turns: part i takes part in rounds
-        i + 1, i + 1 + turns, and so on. 1: every unit takes part in every round."""
-        return 1
+    def budgets(self) -> dict[str, float]:
+        """The epsilon of each group of users that has a budget, by the group's name."""
+        return {one.name: one.epsilon for one in self.groups if one.epsilon is not None}
 
     def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
         """The bound on each contributor's vector in a round, relative to that of the mechanism,
         (number,) float64, 0 for those who take no part; None: 1 for all."""
         return None
-
-    @property
-    def one_silo(self) -> bool:
-        """Whether a protected unit affects the message of one silo only."""
-        return False
-
-    @property
-    def pooled(self) -> bool:
-        """Whether each silo trains on all of its records at once, so that records may influence
-        each other. A bound, if there is one, then applies to the silo's whole update."""
-        return False
-
-    @property
-    def any_number(self) -> bool:
-        """Whether a unit moves a sum over some of the silos at most as far as a sum over all."""
-        return False
 
     @abstractmethod
     def number(self, federation: Federation) -> int:
@@ -111,51 +102,36 @@ class Contributors(ABC):
 class Users(Contributors):
     """Each user has one vector in each silo.
 
-    by: the weights of a user's vectors; they add up to at most 1.
-    sampled: the probability that a user takes part in a round, equal for all users.
-    grouped: public groups of users with a bound of their own; empty: one bound for all.
-    cycle: number of public parts of the users that take turns, one part a round. User u is in part
-        u modulo `cycle`. 1: every user takes part in every round.
+    weighting: the weights of a user's vectors; they add up to at most 1.
+    rate: the probability that a user takes part in a round, equal for all users.
+    groups: public groups of users with a bound of their own; empty: one bound for all.
+    turns: number of public parts of the users that take turns, one part a round. User u is in part
+        u modulo `turns`. 1: every user takes part in every round.
     """
 
-    by: Weighting = field(default_factory=UniformWeighting)
-    sampled: float = 1.0
-    grouped: tuple[UserGroup, ...] = ()
-    cycle: int = 1
+    weighting: Weighting = field(default_factory=UniformWeighting)
+    rate: float = 1.0
+    groups: tuple[UserGroup, ...] = ()
+    turns: int = 1
+    any_number = True
 
     def __post_init__(self) -> None:
-        if self.cycle > 1 and self.grouped:
+        if self.turns > 1 and self.groups:
             raise ValueError("groups of users with bounds of their own do not take turns")
-        if self.by.own_units:
+        if self.weighting.own_units:
             raise ValueError(
-                f"{type(self.by).__name__} weighs each silo's own units: a user of several silos "
-                "would count in full in each of them"
+                f"{type(self.weighting).__name__} weighs each silo's own units: a user of several "
+                "silos would count in full in each of them"
             )
 
-    @property
-    def weighting(self) -> Weighting:
-        return self.by
-
-    @property
-    def rate(self) -> float:
-        return self.sampled
-
-    @property
-    def groups(self) -> tuple[UserGroup, ...]:
-        return self.grouped
-
-    @property
-    def turns(self) -> int:
-        return self.cycle
-
     def bounds(self, federation: Federation, round: int) -> np.ndarray | None:
-        if self.cycle > 1:
-            turn = np.arange(federation.n_users) % self.cycle
-            return np.asarray(turn == (round - 1) % self.cycle, dtype=float)
-        if not self.grouped:
+        if self.turns > 1:
+            turn = np.arange(federation.n_users) % self.turns
+            return np.asarray(turn == (round - 1) % self.turns, dtype=float)
+        if not self.groups:
             return None
-        own = np.array([group.bound * group.takes_part(round) for group in self.grouped])
-        bounds: np.ndarray = own[membership(self.grouped, federation.n_users)]
+        own = np.array([group.bound * group.takes_part(round) for group in self.groups])
+        bounds: np.ndarray = own[membership(self.groups, federation.n_users)]
         return bounds
 
     def whole(self, federation: Federation, round: int) -> float:
@@ -163,10 +139,6 @@ class Users(Contributors):
         mechanism."""
         bounds = self.bounds(federation, round)
         return float(federation.n_users) if bounds is None else float(bounds.sum())
-
-    @property
-    def any_number(self) -> bool:
-        return True
 
     def number(self, federation: Federation) -> int:
         return federation.n_users
@@ -178,13 +150,13 @@ class Users(Contributors):
 
     def most_in_message(self, federation: Federation) -> float:
         # Weights that depend on counts may give all users to one silo.
-        silos = 1 if self.by.needs_counts else federation.n_silos
+        silos = 1 if self.weighting.needs_counts else federation.n_silos
         return federation.n_users / silos
 
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
         # Message s moves by w_s C under one n-th of the variance. All messages reveal as much as
         # one release that moves by sqrt(n sum w_s^2) C under the whole variance.
-        reach = math.sqrt(self.by.spread(n_summed)) if single else 1.0
+        reach = math.sqrt(self.weighting.spread(n_summed)) if single else 1.0
         return 2.0 * reach if replaced else reach
 
 
@@ -192,21 +164,14 @@ class Users(Contributors):
 class Silos(Contributors):
     """Each silo has one vector, computed from all of its records.
 
-    whole: whether a silo trains on its records at once, as if one user owned them.
+    pooled: whether a silo trains on its records at once, as if one user owned them.
 
     Without one user, a silo's bounded vector can become any other vector of the ball. It moves by
     up to twice the bound, in every silo that has records of the user.
     """
 
-    whole: bool = False
-
-    @property
-    def pooled(self) -> bool:
-        return self.whole
-
-    @property
-    def weighting(self) -> Weighting:
-        return OwnWeighting()
+    pooled: bool = False
+    weighting = OwnWeighting()
 
     def number(self, federation: Federation) -> int:
         return federation.n_silos
@@ -231,13 +196,8 @@ class RecordVectors(Contributors):
     silo's data. A record outside of the batch contributes zero.
     """
 
-    @property
-    def weighting(self) -> Weighting:
-        return RecordsInFull()
-
-    @property
-    def one_silo(self) -> bool:
-        return True
+    weighting = RecordsInFull()
+    one_silo = True
 
     def number(self, federation: Federation) -> int:
         return max(federation.silo_records, default=1)

@@ -27,6 +27,8 @@ class UserGroup:
     share: share of the users that no list names; 0 with a list.
     users: numbers of the group's users; empty with a share.
     last_round: the last round that the group takes part in; None: it takes part in all.
+    epsilon: the group's budget. A run ends before the first round that would exceed one; None: no
+        limit.
     """
 
     name: str
@@ -34,6 +36,7 @@ class UserGroup:
     share: float = 0.0
     users: tuple[int, ...] = ()
     last_round: int | None = None
+    epsilon: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.bound <= 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,18 +15,15 @@ WEIGHT_TOLERANCE = 1e-12
 @dataclass(frozen=True)
 class Weighting(ABC):
     """A rule for weights. Rules compare by value: an aggregation that supports one rule only
-    compares with it."""
+    compares with it.
 
-    @property
-    def needs_counts(self) -> bool:
-        """Whether weights depend on how many records each unit has in each silo."""
-        return False
+    needs_counts: whether weights depend on how many records each unit has in each silo.
+    own_units: whether each unit belongs to one silo, as a record does. Number i of one silo and
+        number i of another silo are then different units, each with one weight.
+    """
 
-    @property
-    def own_units(self) -> bool:
-        """Whether each unit belongs to one silo, as a record does. Number i of one silo and number
-        i of another silo are then different units, each with one weight."""
-        return False
+    needs_counts: ClassVar[bool] = False
+    own_units: ClassVar[bool] = False
 
     @abstractmethod
     def weights(self, counts: np.ndarray) -> np.ndarray:
@@ -100,9 +97,7 @@ class RecordWeighting(Weighting):
     Kato et al., Uldp-FL, PVLDB 2024, equation 4.
     """
 
-    @property
-    def needs_counts(self) -> bool:
-        return True
+    needs_counts = True
 
     def weights(self, counts: np.ndarray) -> np.ndarray:
         shares: np.ndarray = counts / np.maximum(counts.sum(axis=0), 1)
@@ -131,9 +126,7 @@ class OwnWeighting(Weighting):
 class RecordsInFull(Weighting):
     """The units are each silo's own records, with weight 1."""
 
-    @property
-    def own_units(self) -> bool:
-        return True
+    own_units = True
 
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.ones(counts.shape)

@@ -48,7 +48,7 @@ class EpsilonForecast:
         """Reads data only when the queries depend on the allocation, or when the algorithm chooses
         its training records, which has a stability."""
         chooses = type(exp.algo).training_records is not Algorithm.training_records
-        read = exp.algo.queries_need_allocation or chooses
+        read = exp.algo.contributors.needs_sizes or chooses
         federation = allocate(exp)[2] if read else exp.federation
         return EpsilonForecast(exp, exp.planner.plan(federation), words, repeated or {})
 

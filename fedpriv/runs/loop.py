@@ -306,7 +306,7 @@ class _TrainingLoop:
                 or self.records.earlier_silos != self.prepared.settings.silos
             )
             return bool(self.records.charged_twice or lost)
-        return accountant.budget is not None or bool(self.experiment.algo.budget_limits)
+        return accountant.budget is not None or bool(self.experiment.algo.contributors.budgets)
 
     def _exceeded(self, rows: list[EpsilonRow]) -> str | None:
         """The first limit that the epsilons of `rows` exceed; None if there is none."""
@@ -315,7 +315,7 @@ class _TrainingLoop:
             return accountant.limit_text
         algo = self.experiment.algo
         spent = headlines(rows, algo.headline_observer)
-        for group, limit in algo.budget_limits.items():
+        for group, limit in algo.contributors.budgets.items():
             if spent[group] > limit:
                 return f"algo.budgets.{group}.epsilon={limit:g}"
         return None

@@ -153,7 +153,7 @@ class Experiment:
         require(self.data.numbers_are_public or turns == 1, "algo.cycle", turns, alike)
         budget = self.accountant.budget
         each = "null, because each group of users has its own (algo.budgets)"
-        single = budget is None or not self.algo.budget_limits
+        single = budget is None or not self.algo.contributors.budgets
         require(single, "accountant.budget", budget, each)
         self.planner.draft(self.federation)
 

@@ -49,9 +49,9 @@ def test_each_query_of_a_round_draws_its_users_afresh():
     made = with_parameters(plan(Observer("server")), "a", "b")
     made = replace(made, federation=replace(made.federation, n_users=1000))
     requests = [Request(SumNoise(), name=name) for name in "ab"]
-    one, two = (query.sampled for query in asked(requests, made, Users(sampled=0.5)))
+    one, two = (query.sampled for query in asked(requests, made, Users(rate=0.5)))
     assert not np.array_equal(one, two)
-    again = asked(requests, made, Users(sampled=0.5))
+    again = asked(requests, made, Users(rate=0.5))
     assert np.array_equal(one, again[0].sampled)
 
 
@@ -128,7 +128,7 @@ class Anybody:
         ("Quiet", Request(Quiet()), Users(), GAUSSIAN, None),
         ("Near", Request(SumNoise()), Near(), GAUSSIAN, None),
         ("Even", Request(SumNoise()), Users(Even()), GAUSSIAN, None),
-        ("OwnGroup", Request(SumNoise()), Users(grouped=(OwnGroup("all", 1, 1),)), GAUSSIAN, None),
+        ("OwnGroup", Request(SumNoise()), Users(groups=(OwnGroup("all", 1, 1),)), GAUSSIAN, None),
         ("Loud", Request(SumNoise()), Users(), Loud(1.0, 5.0), None),
         ("Rare", Request(SumNoise(), batches=Rare()), RecordVectors(), GAUSSIAN, None),
         ("Anybody", Request(SumNoise(), batches=Poisson()), RecordVectors(), GAUSSIAN, Anybody()),
@@ -180,7 +180,7 @@ def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, bat
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 def test_a_record_that_leaves_a_user_with_others_replaces_the_users_vector(adjacency, rate):
     """It moves from one end of the ball to the other, and with a sample neither vector is zero."""
-    users = Users(sampled=rate)
+    users = Users(rate=rate)
     [query] = asked([Request(SumNoise())], plan(MODEL), users, (Target("record", adjacency),))
     assert {event.certified for event in query.events} == {GaussianDpEvent(NOISE / 2)}
 

@@ -115,13 +115,13 @@ def test_counts_that_reach_an_observer_end_its_certificate_only_where_weights_de
 
 
 def test_sampled_users_are_hidden_from_who_does_not_see_the_sample():
-    [query] = queries(plan(MODEL, OPEN), Request(SumNoise()), Users(sampled=0.3), USER)
+    [query] = queries(plan(MODEL, OPEN), Request(SumNoise()), Users(rate=0.3), USER)
     certified = {event.observer: event.certified for event in query.events}
     assert certified["released model"] == PoissonSampledDpEvent(0.3, GaussianDpEvent(NOISE))
     assert certified["server"] == GaussianDpEvent(NOISE)
     assert query.user_rate == 0.3
     assert query.sampled.shape == (10,)
-    [hidden] = queries(plan(MODEL), Request(SumNoise()), Users(sampled=0.3), USER)
+    [hidden] = queries(plan(MODEL), Request(SumNoise()), Users(rate=0.3), USER)
     assert hidden.sampled is None  # the parties draw
 
 

@@ -21,7 +21,7 @@ class MyDpFedAvg(Algorithm):
 
     @property
     def contributors(self):
-        return Users(sampled=self.rate)
+        return Users(rate=self.rate)
 
     def targets(self, federation):
         return (Target("user", ADD_REMOVE),)

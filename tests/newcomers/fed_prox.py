@@ -17,7 +17,7 @@ class MyFedProx(Algorithm):
     mu: float = 0.1
 
     label = "my FedProx"
-    contributors = Silos(whole=True)
+    contributors = Silos(pooled=True)
 
     def targets(self, federation):
         return (Target("user", ADD_REMOVE),)

@@ -20,7 +20,7 @@ class MyPersonalClipping(MyDpFedAvg):
             UserGroup("careful", 0.25, share=self.careful),
             UserGroup("others", 1.0, share=1 - self.careful),
         )
-        return Users(sampled=self.rate, grouped=groups)
+        return Users(rate=self.rate, groups=groups)
 
     def global_update(self, state, query, total, plan):
         expected = self.rate * self.contributors.whole(plan.federation, query.round)

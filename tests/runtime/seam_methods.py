@@ -60,7 +60,7 @@ class Anchored(Algorithm):
 
     @property
     def contributors(self) -> Silos:
-        return Silos(whole=True)
+        return Silos(pooled=True)
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("silo", ADD_REMOVE),)

@@ -162,7 +162,7 @@ def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float
         return {}, "they depend on records, which this report does not read"
     exp = build(config, trust_code=False)
     chooses = type(exp.algo).training_records is not Algorithm.training_records
-    if exp.algo.queries_need_allocation or chooses:
+    if exp.algo.contributors.needs_sizes or chooses:
         return {}, "they depend on who owns which records, which this report does not read"
     last = facts["epsilons"][0]["round"]
     if last > MOST_ROUNDS and not exp.rounds_alike:
