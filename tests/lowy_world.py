@@ -10,7 +10,7 @@ from erm_world import prepared
 
 from fedpriv.algorithms.prox_sgd import MinibatchSgd, ProxSgd
 from fedpriv.algorithms.prox_svrg import ProxSvrg
-from fedpriv.algorithms.proximal import proximal
+from fedpriv.algorithms.proximal import ProximalOperator
 from fedpriv.algorithms.spider import Spider
 from fedpriv.mechanisms.none import NoMechanism
 
@@ -57,7 +57,7 @@ def states_of(sim, rounds):
 
 def proximal_descent(theta, gradient, algo, steps):
     """The models that `steps` steps of w = prox(w - eta gradient(w)) lead to."""
-    operator = proximal(algo.prox, algo.prox_size, algo.prox_group)
+    operator = ProximalOperator(algo.prox, algo.prox_size, algo.prox_group)
     for _ in range(steps):
         theta = operator(theta - algo.global_lr * gradient(theta), algo.global_lr)
         yield np.array(theta)

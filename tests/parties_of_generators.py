@@ -83,7 +83,7 @@ class Protocols:
         query, parties = addressed(query, broadcast), {}
         for name, update in updates.items():
             respond = update if callable(update) else lambda _, update=update: update
-            parties[name] = self.members[name].query(query.silo_query(), respond)
+            parties[name] = self.members[name].query(query, respond)
         return parties | {
             name: self.members[name].query(query, broadcast) for name in self.aggregation.helpers
         }

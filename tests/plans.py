@@ -28,7 +28,7 @@ def only_query(algo, plan, round=1):
 def answer(algo, silo, query, params):
     """A silo's contributions, each within the bound if the query enforces it, and the noise share
     (size,) if the algorithm draws it itself."""
-    asked = query.silo_query()
+    asked = query
     local = algo.local_update(silo, asked, {"params": params})
     return list(LocalJob(bounded(local.steps, asked, local.stats)).contributions), local.noise
 

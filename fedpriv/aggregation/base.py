@@ -99,7 +99,7 @@ class SiloProtocol(ABC):
     def query(self, query: Query, respond: Respond) -> Party:
         """Take part in one query. Return a Total if silos learn it, else None.
 
-        query: the part that silos may know (`Query.silo_query`).
+        query: as the silo computes it from its own settings.
         respond: turns a broadcast into a job. Without a helper it ignores the broadcast and
             uses the silo's own state.
 

@@ -229,8 +229,7 @@ class Algorithm(ABC):
         A method of its own returns `Silo.train`, or any other job. It sees all records of the
         silo, so its certificate for users or records is declared.
 
-        query: the query as silos see it (`Query.silo_query`). `sampled` is set if the broadcast
-            contains the sample.
+        query: as the silo computes it; `sampled` is set if the broadcast contains the sample.
         down: vectors of the broadcast, by name; read-only, since silos share them.
         """
         return silo.train_users(query, down["params"])

@@ -157,7 +157,8 @@ class CdpFedAvg(BatchMethod):
     def _noisy_steps(self, records: int) -> Steps:
         size = self._batch(records)
         touched = touches(records, size, self.local_steps)
-        return Steps(touched, 2.0, size, 1 / self.local_lr, self.local_lr)
+        rate = self.local_lr
+        return Steps(touched, 2.0, size, 1 / rate, rate, rate)
 
     def _delta_warning(self, records: int) -> tuple[str, ...]:
         """A warning for a delta above 1 / records^2: such a delta permits a mechanism that

@@ -35,7 +35,7 @@ from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
-from fedpriv.algorithms.proximal import ProximalOperator, Regulariser, proximal
+from fedpriv.algorithms.proximal import ProximalOperator, Regulariser
 from fedpriv.algorithms.record_method import BatchMethod
 from fedpriv.certificates.calibrate import certified_noise, count_releases
 from fedpriv.certificates.noise import SiloNoise
@@ -112,7 +112,7 @@ class GradientMethod(BatchMethod, ABC):
         fits = least is None or 1 <= least <= (self.cohort or math.inf)
         allowed = "a number of silos up to algo.cohort, or null for always algo.cohort"
         require(fits, "algo.least_cohort", least, allowed)
-        proximal(self.prox, self.prox_size, self.prox_group)
+        ProximalOperator(self.prox, self.prox_size, self.prox_group)  # checks them
 
     # -- decisions of a method ---------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class GradientMethod(BatchMethod, ABC):
     @property
     def operator(self) -> ProximalOperator:
         """The proximal operator of f1."""
-        return proximal(self.prox, self.prox_size, self.prox_group)
+        return ProximalOperator(self.prox, self.prox_size, self.prox_group)
 
     def check(self, plan: Plan) -> None:
         self.check_settings(plan)

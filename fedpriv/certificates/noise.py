@@ -14,7 +14,8 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import RELEASED_MODEL, REPLACE
 from fedpriv.certificates.drift import Drift
@@ -165,8 +166,7 @@ class Steps:
         of all rounds.
     in_message: the opposite factor of this round, which converts the units of the last step's noise
         to those of a message.
-    noise: standard deviation of the last step's noise in a message, in units that all silos share;
-        None: `in_message`.
+    noise: standard deviation of the last step's noise in a message, in units that all silos share.
     """
 
     touched: int
@@ -174,12 +174,7 @@ class Steps:
     size: float
     grid: float
     in_message: float
-    noise: float | None = None
-
-    @property
-    def deviation(self) -> float:
-        """See `noise`."""
-        return self.in_message if self.noise is None else self.noise
+    noise: float
 
 
 @dataclass(frozen=True)
@@ -236,27 +231,15 @@ class StepNoise(ReleaseNoise):
         least, over that of its own silo: which silos are in the sum is not known beforehand."""
         hidden = 1.0
         left = silos - 1
-        for deviation, times in self._deviations(view).items():
-            others = min(times - (deviation == own.deviation), left)
-            hidden += others * (deviation / own.deviation) ** 2
+        sizes = _sizes_of(view.plan.federation.silo_records, view.request.invited)
+        noises = Counter[float]()
+        for size, times in sizes:  # a silo without records takes no steps
+            noises[self.steps(size).noise if size else 0.0] += times
+        for noise, times in sorted(noises.items()):
+            others = min(times - (noise == own.noise), left)
+            hidden += others * (noise / own.noise) ** 2
             left -= others
         return hidden
-
-    def _deviations(self, view: ObservedRelease) -> dict[float, int]:
-        """Each deviation of the last steps' noise in a message, in ascending order, and how many of
-        the invited silos have it. All parts of the data ask for it, so it is counted once."""
-        about = view.plan.federation.silo_records, view.request.invited
-        known: dict[str, Any] = vars(self)
-        before, found = known.get("counted", (about, None))
-        if found is None or any(one is not other for one, other in zip(before, about)):
-            records = view.plan.federation.silo_records
-            counts = Counter[float]()
-            for size, times in Counter(records[s] for s in view.request.silos(view.plan)).items():
-                # A silo without records takes no steps.
-                counts[self.steps(size).deviation if size else 0.0] += times
-            found = dict(sorted(counts.items()))
-            known["counted"] = about, found
-        return found  # type: ignore[no-any-return]
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:
         return PUBLIC_SIZES, PUBLIC_COHORT
@@ -306,6 +289,15 @@ class OwnNoise(SumNoise):
         release, sampling, why = super().seen(view)
         moved = self.per_sum(view.n_summed) + view.rounding
         return Release(release.name, moved, release.hidden), sampling, why
+
+
+@lru_cache(maxsize=64)
+def _sizes_of(
+    records: tuple[int, ...], invited: tuple[int, ...] | None
+) -> tuple[tuple[int, int], ...]:
+    """The distinct sizes of the invited silos, and how many silos have each."""
+    silos = range(len(records)) if invited is None else invited
+    return tuple(Counter(records[silo] for silo in silos).items())
 
 
 def _drawn(view: ObservedRelease) -> Sampling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -107,12 +107,6 @@ class Query:
     n_most: int | None = None
     recipe: Recipe | None = None
 
-    def __post_init__(self) -> None:
-        if self.n_most is not None and not self.enforced:
-            raise ValueError(
-                f"query {self.name}: noise of local training cannot be removed from a sum"
-            )
-
     @property
     def serial(self) -> tuple[int, int]:
         """Increases from query to query. Parties compare it to reject messages of another query."""
@@ -187,15 +181,6 @@ class Query:
         return RemovableNoise(
             self.mechanism, self.n_summed, self.n_most, self.size, self.sensitivity, self.encoding
         )
-
-    def silo_query(self) -> Query:
-        """The query as silos see it beforehand. If silos may know the sample, the broadcast
-        contains it. The silos of one process share it."""
-        return self._silo_query
-
-    @cached_property
-    def _silo_query(self) -> Query:
-        return replace(self, sampled=None, events=())
 
 
 def events_of(queries: tuple[Query, ...]) -> list[Event]:

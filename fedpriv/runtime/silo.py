@@ -166,7 +166,6 @@ class SiloParticipant(WorkingParticipant):
             self.journal.require_new(serial)
             self._require_budget(serial)
         self.journal.begin(serial)
-        query = query.silo_query()
         return query if self.state is None else replace(query, sampled=self._sample(task))
 
     def _sample(self, task: QueryTask) -> np.ndarray | None:

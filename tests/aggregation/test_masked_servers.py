@@ -114,7 +114,7 @@ class Coalition:
     def _ask(self, name, query, post, model):
         vector = np.array([self.chance.randint(-99, 99) for _ in range(SIZE)], dtype=float)
         job = LocalJob(iter(()), vector)
-        party = self.protocols[name].query(query.silo_query(), lambda _: job)
+        party = self.protocols[name].query(query, lambda _: job)
         next(party)
         try:
             sent = party.send({SERVER: next(post.send(BROADCAST, {name: model}))[name]})

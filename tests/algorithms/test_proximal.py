@@ -4,19 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fedpriv.algorithms.proximal import (
-    L1,
-    PROXIMAL,
-    Ball,
-    Box,
-    GroupL1,
-    Nothing,
-    gradient_mapping,
-    proximal,
-)
+from fedpriv.algorithms.proximal import ProximalOperator, Regulariser
 from fedpriv.errors import ConfigError
 
-OPERATORS = [Nothing(), Ball(1.5), Box(0.7), L1(0.4), GroupL1(0.6, 2), GroupL1(0.6, 3)]
+OPERATORS = [
+    ProximalOperator("none"),
+    BALL := ProximalOperator("ball", 1.5),
+    BOX := ProximalOperator("box", 0.7),
+    L1 := ProximalOperator("l1", 0.4),
+    PAIRS := ProximalOperator("group_l1", 0.6, 2),
+    ProximalOperator("group_l1", 0.6, 3),
+]
 VECTORS = st.lists(st.floats(-5, 5), min_size=5, max_size=5).map(np.array)
 STEPS = st.floats(0.01, 3.0)
 
@@ -43,7 +41,7 @@ def test_it_is_firmly_nonexpansive(operator, v, w, step):
     assert ((x - y) ** 2).sum() <= (x - y) @ (v - w) + 1e-9
 
 
-@pytest.mark.parametrize("operator", [Ball(1.5), Box(0.7)], ids=repr)
+@pytest.mark.parametrize("operator", [BALL, BOX], ids=repr)
 @given(v=VECTORS, step=STEPS)
 def test_a_projection_is_one(operator, v, step):
     x = operator(v, step)
@@ -71,46 +69,43 @@ def test_a_numerical_minimiser_agrees(seed):
         return np.sqrt((z**2).sum() + SMOOTHED**2)
 
     l1 = found(lambda z: 0.4 * np.sqrt(z**2 + SMOOTHED**2).sum(), method="Powell")
-    np.testing.assert_allclose(L1(0.4)(v, step), l1, atol=1e-5)
+    np.testing.assert_allclose(L1(v, step), l1, atol=1e-5)
     groups = found(
         lambda z: 0.6 * sum(norm(z[start : start + 2]) for start in (0, 2, 4)), method="BFGS"
     )
-    np.testing.assert_allclose(GroupL1(0.6, 2)(v, step), groups, atol=1e-4)
+    np.testing.assert_allclose(PAIRS(v, step), groups, atol=1e-4)
     box = found(lambda z: 0.0, method="L-BFGS-B", bounds=[(-0.7, 0.7)] * 5)
-    np.testing.assert_allclose(Box(0.7)(v, step), box, atol=1e-5)
+    np.testing.assert_allclose(BOX(v, step), box, atol=1e-5)
     inside = {"type": "ineq", "fun": lambda z: 1.5**2 - (z**2).sum()}
     ball = found(lambda z: 0.0, method="SLSQP", constraints=inside)
-    np.testing.assert_allclose(Ball(1.5)(v, step), ball, atol=1e-5)
+    np.testing.assert_allclose(BALL(v, step), ball, atol=1e-5)
 
 
 def test_by_hand():
     v = np.array([3.0, -0.1, 0.4, -4.0, 0.0])
-    np.testing.assert_allclose(L1(0.4)(v, 0.5), [2.8, 0, 0.2, -3.8, 0])
-    grouped = GroupL1(2.0, 2)(np.array([3.0, 4.0, 0.3, 0.4, -2.0]), 0.5)
+    np.testing.assert_allclose(L1(v, 0.5), [2.8, 0, 0.2, -3.8, 0])
+    groups = ProximalOperator("group_l1", 2.0, 2)
+    grouped = groups(np.array([3.0, 4.0, 0.3, 0.4, -2.0]), 0.5)
     np.testing.assert_allclose(grouped, [2.4, 3.2, 0, 0, -1.0])
-    assert GroupL1(2.0, 2).value(np.array([3.0, 4.0, 0.0, 0.0, -2.0])) == 14
-    assert (Box(1.0).value(v), Ball(1.0).value(v), L1(2.0).value(v)) == (np.inf, np.inf, 15)
+    assert groups.value(np.array([3.0, 4.0, 0.0, 0.0, -2.0])) == 14
+    assert (BOX.value(v), BALL.value(v), L1.value(v)) == (np.inf, np.inf, 3)
 
 
 def test_the_gradient_mapping_is_the_gradient_without_f1_and_zero_at_a_lasso_solution():
     rng = np.random.default_rng(0)
     x, g = rng.normal(size=4), rng.normal(size=4)
-    np.testing.assert_allclose(gradient_mapping(x, g, 0.3, Nothing()), g)
-    target, weight = np.array([2.0, -0.1, 0.5, -3.0]), 0.4  # of f0 = |x - target|^2 / 2
+    np.testing.assert_allclose(Regulariser(OPERATORS[0], 0.3).mapping(x, g), g)
+    target = np.array([2.0, -0.1, 0.5, -3.0])  # of f0 = |x - target|^2 / 2
     best = np.array([1.6, 0.0, 0.1, -2.6])
-    np.testing.assert_allclose(
-        gradient_mapping(best, best - target, 0.3, L1(weight)), 0, atol=1e-12
-    )
-    assert np.abs(gradient_mapping(best + 0.1, best + 0.1 - target, 0.3, L1(weight))).max() > 0.05
+    lasso = Regulariser(L1, 0.3)
+    np.testing.assert_allclose(lasso.mapping(best, best - target), 0, atol=1e-12)
+    assert np.abs(lasso.mapping(best + 0.1, best + 0.1 - target)).max() > 0.05
 
 
-def test_names_and_what_is_refused():
-    kinds = [Nothing, Ball, Box, L1, GroupL1]
-    assert [type(proximal(name, 1.0, 1)) for name in PROXIMAL] == kinds
-    for words, key in [
-        (("l2", 1.0, 1), "prox"),
-        (("l1", 0.0, 1), "prox_size"),
-        (("l1", 1.0, 0), "prox_group"),
-    ]:
-        with pytest.raises(ConfigError, match=rf"algo\.{key}="):
-            proximal(*words)
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [(("l2", 1.0, 1), "prox"), (("l1", 0.0, 1), "prox_size"), (("l1", 1.0, 0), "prox_group")],
+)
+def test_what_is_refused(words, key):
+    with pytest.raises(ConfigError, match=rf"algo\.{key}="):
+        ProximalOperator(*words)

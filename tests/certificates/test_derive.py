@@ -202,7 +202,7 @@ def test_single_messages_meet_one_silos_noise_and_sums_the_least_of_the_others()
     ],
 )
 def test_noisy_steps_take_the_better_of_two_bounds(factor, observer, expected):
-    noise = StepNoise(lambda records: Steps(4, 2.0, 10, 1.0, 1.0), Drift(factor, "because"))
+    noise = StepNoise(lambda records: Steps(4, 2.0, 10, 1.0, 1.0, 1.0), Drift(factor, "because"))
     found = events(plan(observer), Request(noise), Silos(), Target("record", REPLACE))
     assert len(found) == 3
     for event in found.values():

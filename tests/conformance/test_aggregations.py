@@ -164,7 +164,7 @@ def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(served):
     assert sent[0] == dict.fromkeys(NAMES, broadcast)
     mechanism = MECHANISMS.get(served, GAUSSIAN)
     query, heard = query_for(served, SILOS, 2, users=USERS, size=SIZE, mechanism=mechanism), []
-    silo = protocols["silo1"].query(query.silo_query(), heard.append)
+    silo = protocols["silo1"].query(query, heard.append)
     assert next(silo) == {}
     with pytest.raises(StopIteration) as ended:
         silo.send({})

@@ -368,11 +368,6 @@ def test_a_query_takes_totals_over_any_number_of_silos_in_its_range():
             query.covered(Total(np.zeros(1), tuple(silos)))
 
 
-def test_a_query_whose_noise_lies_in_training_takes_no_range():
-    with pytest.raises(ValueError, match="cannot be removed from a sum"):
-        replace(query_for(FIVE, 5), enforced=False)
-
-
 # -- whole runs ------------------------------------------------------------------------------------
 
 
