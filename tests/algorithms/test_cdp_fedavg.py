@@ -369,7 +369,7 @@ def test_the_new_model_is_the_mean_over_the_silos_of_the_sum():
         ({"batch_size": 0}, "algo.batch_size=0"),
         ({"local_lr": 0.0}, "algo.local_lr=0.0"),
         ({"cohort": 0}, "algo.cohort=0"),
-        ({"participation": "some"}, "algo.participation=some: uniform or balanced"),
+        ({"participation": "some"}, "algo.participation=some: uniform, balanced"),
         ({"feature_norm": -1.0}, "algo.feature_norm=-1.0"),
         ({"calibration": "own"}, "algo.calibration=own"),
         ({"epsilon": 0.0}, "algo.epsilon=0.0"),

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
-from test_derive import MODEL, NOISE, USER, claimed, plan
+from test_derive import NOISE, USER, claimed, plan
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.ledger import Ledger, headline
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.certificates.derive import plan_queries
@@ -38,6 +37,17 @@ from fedpriv.training.optimizers import Sgd
 
 def with_parameters(made, *names):
     return replace(made, query_parameters=dict.fromkeys(names, made.parameters))
+
+
+def values(algo):
+    """The arguments of an algorithm."""
+    return {field.name: getattr(algo, field.name) for field in fields(algo)}
+
+
+def sgd(cls, *words):
+    """ULDP-SGD of eight users as another class has it."""
+    exp = experiment("algo=uldp_sgd", "preset.n_users=8", *words)
+    return replace(exp, algo=cls(**values(exp.algo)))
 
 
 def asked(requests, made, contributors=None, targets=(USER,)):
@@ -146,15 +156,16 @@ def test_what_rests_on_an_authors_word_is_declared(
     assert {event.authors for event in query.events} == {(author,)}
 
 
-def test_a_class_beside_a_method_cannot_write_its_events():
-    class Forger:
-        def queries(self, round, plan):
-            return ()
-
-    with pytest.raises(TypeError, match="the framework derives events"):
-
-        class Forged(Forger, Algorithm):
-            pass
+@pytest.mark.parametrize(
+    ("noise", "target"),
+    [
+        (NoNoise(), USER),  # a silo's vector moves by twice the bound in every silo
+        (DpSgdNoise(lambda records: (3, 1.0)), Target("record", REPLACE)),  # half the distance
+    ],
+)
+def test_noise_that_does_not_hide_a_silos_unit_is_no_certificate(noise, target):
+    [query] = asked([Request(noise)], plan(), Silos(), (target,))
+    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
 
 
 @pytest.mark.parametrize(
@@ -176,27 +187,11 @@ def test_a_unit_that_is_not_what_one_record_moves_has_no_certificate(target, bat
     assert all(why in event.assumptions[-1] for event in query.events)
 
 
-@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
-@pytest.mark.parametrize("rate", [1.0, 0.1])
-def test_a_record_that_leaves_a_user_with_others_replaces_the_users_vector(adjacency, rate):
-    """It moves from one end of the ball to the other, and with a sample neither vector is zero."""
-    users = Users(rate=rate)
-    [query] = asked([Request(SumNoise())], plan(MODEL), users, (Target("record", adjacency),))
-    assert {event.certified for event in query.events} == {GaussianDpEvent(NOISE / 2)}
-
-
 def test_one_record_turns_a_users_clipped_vector_round():
     """The mean of a large gradient and a small opposite one; without the large one."""
     vectors = torch.tensor([[-499.5, 0.0], [1.0, 0.0]])
     with_both, without = Gaussian(1.0, NOISE).bound(vectors)[0]
     assert float((with_both - without).norm()) == 2.0
-
-
-def test_dp_sgd_on_coins_is_not_certified_for_replaced_records():
-    """Poisson batches of rate 1 had half the distance of a replaced record."""
-    request = Request(DpSgdNoise(lambda records: (3, 1.0)))
-    [query] = asked([request], plan(), Silos(), (Target("record", REPLACE),))
-    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
 
 
 @dataclass(frozen=True)
@@ -208,9 +203,7 @@ class Louder(UldpSgd):
 
 
 def test_a_forecast_does_not_believe_that_rounds_are_alike():
-    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
-    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-    forecast = EpsilonForecast.of(replace(exp, algo=Louder(**values)))
+    forecast = EpsilonForecast.of(sgd(Louder))
     one, two = (forecast.rows_at([rounds])[0].certified for rounds in (1, 2))
     assert 2 * one < two
 
@@ -225,10 +218,8 @@ class LouderBetween(UldpSgd):
 
 
 def test_a_forecast_and_a_target_look_at_the_rounds_between_the_first_and_the_last():
-    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "rounds=5", "accountant.target=3")
-    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-    forecast = EpsilonForecast.of(replace(exp, algo=LouderBetween(**values)))
-    ledger = Ledger(exp.accountant)
+    forecast = EpsilonForecast.of(sgd(LouderBetween, "rounds=5", "accountant.target=3"))
+    ledger = Ledger(forecast.exp.accountant)
     for round in range(1, 6):
         ledger.record(forecast.cost.events(round))
     assert headline(forecast.rows_at([5])) == headline(ledger.rows(5)) <= 3
@@ -246,9 +237,7 @@ class Personal(UldpSgd):
 
 
 def test_metrics_of_models_that_silos_keep_are_diagnostics():
-    exp = experiment("algo=uldp_sgd", "preset.n_users=8")
-    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-    for run, label in ((exp, "released"), (replace(exp, algo=Personal(**values)), "diagnostic")):
+    for run, label in ((sgd(UldpSgd), "released"), (sgd(Personal), "diagnostic")):
         with prepare(run) as prepared:
             shown = labels_of(run, prepared)["metrics.csv"][prepared.evaluation.task.metric]
         assert shown.partition(" ")[0] == label
@@ -266,24 +255,14 @@ class Pausing(UldpSgd):
     ("method", "label"), [(UldpSgd, "charged"), (Louder, "diagnostic"), (Pausing, "charged")]
 )
 def test_a_model_is_a_charged_one_if_every_round_that_releases_something_has_noise(method, label):
-    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "rounds=3")
-    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-    run = replace(exp, algo=method(**values))
+    run = sgd(method, "rounds=3")
     with prepare(run) as prepared:
         assert labels_of(run, prepared)["model.safetensors"].partition(" ")[0] == label
 
 
 def test_raw_memories_of_silos_never_reach_the_checkpoint_of_a_run_that_protects_somebody():
-    exp = experiment("algo=uldp_sgd", "preset.n_users=8", "randomness=system")
-    values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
     with pytest.raises(ConfigError, match="randomness=system: seed, since silos keep raw"):
-        EpsilonForecast.of(replace(exp, algo=Personal(**values))).rows_at([1])
-
-
-def test_no_noise_is_no_certificate_under_a_mechanism_with_noise():
-    """A silo's vector moves by twice the bound in every silo, and one bound was charged."""
-    [query] = asked([Request(NoNoise())], plan(), Silos())
-    assert {event.certified for event in query.events} == {NonPrivateDpEvent()}
+        EpsilonForecast.of(sgd(Personal, "randomness=system")).rows_at([1])
 
 
 @pytest.mark.parametrize(("own", "valid"), [(False, True), (True, False)])
@@ -366,8 +345,8 @@ def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, a
     name = "algo=minibatch_sgd" if issubclass(cls, MinibatchSgd) else "algo=uldp_sgd"
     given = ("algo.calibration=given", "algo.noise_multiplier=1") if words else ()
     plain = experiment(name, "preset.n_users=8", *given)
-    values = {field.name: getattr(plain.algo, field.name) for field in fields(plain.algo)}
-    exp = experiment(name, "preset.n_users=8", *given, *words, algo=cls(**values))
+    algo = cls(**values(plain.algo))
+    exp = experiment(name, "preset.n_users=8", *given, *words, algo=algo)
     _, _, federation = allocate(exp)
     [query] = exp.algo.queries(1, exp.planner.plan(federation))
     assert query.enforced  # bounded and noised all the same
@@ -402,15 +381,13 @@ class OwnChoice(UldpSgd):
         return replace(allocation, stability=allocation.stability.then(OWN_USERS))
 
 
+ONE_ROUND = "rounds=1", "randomness=system", "preset.n_silos=2"
+
+
 @pytest.mark.parametrize("author", ["ByRank", "OwnChoice"])
 def test_an_authors_word_for_the_distance_of_neighbours_is_declared(author, tmp_path):
-    words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
-    exp = experiment(*words, "preset.n_silos=2")
-    if author == "ByRank":
-        exp = replace(exp, allocator=ByRank(8, 2))
-    else:
-        values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
-        exp = replace(exp, algo=OwnChoice(**values))
+    exp = sgd(UldpSgd if author == "ByRank" else OwnChoice, *ONE_ROUND)
+    exp = replace(exp, allocator=ByRank(8, 2)) if author == "ByRank" else exp
     train(exp, "{}", tmp_path / "run", quiet=True)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["epsilon"] is not None
@@ -428,8 +405,7 @@ class Generous(Accountant):
 
 
 def test_an_epsilon_of_somebody_elses_accountant_is_declared(tmp_path):
-    words = ("algo=uldp_sgd", "rounds=1", "randomness=system", "preset.n_users=8")
-    exp = replace(experiment(*words), accountant=Generous())
+    exp = replace(sgd(UldpSgd, *ONE_ROUND), accountant=Generous())
     train(exp, "{}", tmp_path / "run", quiet=True)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert (status["epsilon"], status["dp_valid"]) == (0.1, False)

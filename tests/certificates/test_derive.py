@@ -74,15 +74,6 @@ def multipliers(found):
     return {key[0]: event.certified.noise_multiplier for key, event in found.items()}
 
 
-def test_a_users_sum_costs_what_the_unknown_shares_leave():
-    found = events(plan(), Request(SumNoise()), Users(), USER)
-    assert multipliers(found) == {
-        "released model": NOISE,
-        "server": NOISE,
-        "silo": pytest.approx(NOISE * math.sqrt(3 / 4)),
-    }
-
-
 @dataclass(frozen=True)
 class Unequal(Weighting):
     """0.7 in the first silo, 0.1 in the others."""
@@ -94,15 +85,45 @@ class Unequal(Weighting):
         return n_silos * (0.7**2 + 3 * 0.1**2)
 
 
-def test_single_messages_tell_more_than_their_sum_where_public_weights_differ():
-    """Message s moves by w_s under a quarter of the variance: sum of w_s^2 * 4 over sigma^2."""
-    found = events(plan(MODEL, OPEN), Request(SumNoise()), Users(Unequal()), USER)
-    assert multipliers(found) == {
-        "released model": NOISE,
-        "server": pytest.approx(NOISE / math.sqrt(4 * 0.52)),
-    }
-    equal = events(plan(MODEL, OPEN), Request(SumNoise()), Users(UniformWeighting()), USER)
-    assert set(multipliers(equal).values()) == {NOISE}
+RECORD = Target("record", REPLACE)
+TWICE = SumNoise(lambda n_summed: 2.0 * n_summed)
+MULTIPLIERS = {
+    "a silo knows a share": (plan(), SumNoise(), Users(), USER, (1, 1, math.sqrt(3 / 4))),
+    # Message s moves by w_s under a quarter of the variance: sum of w_s^2 * 4 over sigma^2.
+    "single messages of unequal weights tell more than their sum": (
+        *(plan(MODEL, OPEN), SumNoise(), Users(Unequal()), USER),
+        (1, 1 / math.sqrt(4 * 0.52)),
+    ),
+    "equal weights": (plan(MODEL, OPEN), SumNoise(), Users(UniformWeighting()), USER, (1, 1)),
+    "a silo's vector moves by two bounds in every silo": (
+        *(plan(MODEL), SumNoise(), Silos(), USER),
+        (1 / 8,),
+    ),
+    "noise for two bounds a silo": (plan(MODEL), TWICE, Silos(), USER, (1,)),
+    "a replaced user": (plan(MODEL), SumNoise(), Users(), Target("user", REPLACE), (1 / 2,)),
+    "a replaced record": (plan(MODEL), SumNoise(), RecordVectors(), RECORD, (1 / 2,)),
+    # Its user's vector moves from one end of the ball to the other, sampled or not.
+    "a record that leaves a user with others": (
+        *(plan(MODEL), SumNoise(), Users(), Target("record", ADD_REMOVE)),
+        (1 / 2,),
+    ),
+    "one that leaves a sampled user with others": (
+        *(plan(MODEL), SumNoise(), Users(rate=0.1), Target("record", ADD_REMOVE)),
+        (1 / 2,),
+    ),
+    "a replaced record of a sampled user": (
+        *(plan(MODEL), SumNoise(), Users(rate=0.1), RECORD),
+        (1 / 2,),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MULTIPLIERS)
+def test_each_observer_faces_the_noise_that_it_does_not_know(case):
+    made, noise, contributors, target, expected = MULTIPLIERS[case]
+    found = multipliers(events(made, Request(noise), contributors, target))
+    names = [observer.name for observer in made.threat_model.observers]
+    assert found == pytest.approx({n: NOISE * factor for n, factor in zip(names, expected)})
 
 
 def test_counts_that_reach_an_observer_end_its_certificate_only_where_weights_depend_on_them():
@@ -125,22 +146,9 @@ def test_sampled_users_are_hidden_from_who_does_not_see_the_sample():
     assert hidden.sampled is None  # the parties draw
 
 
-def test_a_silos_vector_moves_by_two_bounds_in_every_silo():
-    found = events(plan(MODEL), Request(SumNoise()), Silos(), USER)
-    assert multipliers(found) == {"released model": NOISE / 8}
-    scaled = Request(SumNoise(lambda n_summed: 2.0 * n_summed))
-    assert multipliers(events(plan(MODEL), scaled, Silos(), USER)) == {"released model": NOISE}
-    [query] = queries(plan(MODEL), scaled, Silos(), USER)
+def test_noise_is_sized_for_what_the_method_says():
+    [query] = queries(plan(MODEL), Request(TWICE), Silos(), USER)
     assert query.sensitivity == 8
-
-
-def test_replacing_moves_twice_as_far_as_removing():
-    replaced = events(plan(MODEL), Request(SumNoise()), Users(), Target("user", REPLACE))
-    assert multipliers(replaced) == {"released model": NOISE / 2}
-    of_records = events(
-        plan(MODEL), Request(SumNoise()), RecordVectors(), Target("record", REPLACE)
-    )
-    assert multipliers(of_records) == {"released model": NOISE / 2}
 
 
 def test_a_record_is_in_one_silo_and_silos_without_records_have_no_event():
@@ -220,15 +228,20 @@ def test_dp_sgd_shows_everybody_the_same():
         assert event.group_size == 8
 
 
-def test_what_fails_is_said_and_certifies_nothing():
-    broken = replace(SILO, why_uncertified="its key is short")
-    found = events(plan(MODEL, broken), Request(SumNoise()), Users(), USER)
-    assert found["silo", "user", ""].certified == NonPrivateDpEvent()
-    assert found["silo", "user", ""].assumptions[-1] == "FAILS: its key is short"
-    unit = replace(USER, fails="k is private")
-    [event] = events(plan(MODEL), Request(SumNoise()), Users(), unit).values()
+@pytest.mark.parametrize(
+    ("observer", "unit", "why"),
+    [
+        (replace(SILO, why_uncertified="its key is short"), USER, "its key is short"),
+        (SILO, replace(USER, fails="k is private"), "k is private"),
+    ],
+)
+def test_what_fails_is_said_and_certifies_nothing(observer, unit, why):
+    [event] = events(plan(observer), Request(SumNoise()), Users(), unit).values()
     assert event.certified == NonPrivateDpEvent()
-    assert event.assumptions[-1] == "FAILS: k is private"
+    assert event.assumptions[-1] == f"FAILS: {why}"
+
+
+def test_without_noise_nothing_is_certified():
     [quiet] = events(
         plan(MODEL, mechanism=NoMechanism()), Request(NoNoise()), Silos(), USER
     ).values()
