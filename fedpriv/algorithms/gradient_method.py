@@ -47,8 +47,6 @@ from fedpriv.certificates.request import (
     observed_releases,
 )
 from fedpriv.certificates.sampling import Batches, Sampling
-from fedpriv.data.allocation import Allocation
-from fedpriv.data.base import DataSet
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import noise_for_rho
@@ -103,6 +101,7 @@ class GradientMethod(BatchMethod, ABC):
     released: str
     least_cohort: int | None
     observer: str
+    everywhere = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -219,13 +218,6 @@ class GradientMethod(BatchMethod, ABC):
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         return {GRADIENT: mechanism}
-
-    def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        allocation = super().training_records(allocation, data)
-        allowed = "fewer, or more records: a silo has none to train on"
-        sizes = allocation.silo_sizes()
-        require(bool(sizes.all()), "allocator.n_silos", len(sizes), allowed)
-        return allocation
 
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation

@@ -140,10 +140,13 @@ class BatchMethod(RecordMethod, ABC):
 
     batch_size: records of a batch; None: the method's own choice.
     cohort: number of silos in a round; None: all.
+
+    everywhere: whether every silo needs a record to train on.
     """
 
     batch_size: int | None
     cohort: int | None
+    everywhere: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,7 +163,10 @@ class BatchMethod(RecordMethod, ABC):
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
         allocation = super().training_records(allocation, data)
-        smallest = int(allocation.silo_sizes().min())
+        sizes = allocation.silo_sizes()
+        smallest = int(sizes.min())
+        allowed = "fewer, or more records: a silo has none to train on"
+        require(smallest > 0 or not self.everywhere, "allocator.n_silos", len(sizes), allowed)
         fits = self.batch_size is None or self.batch_size <= smallest
         allowed = f"at most {smallest}, the records of the smallest silo"
         require(fits, "algo.batch_size", self.batch_size, allowed)

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from plans import answer, block_of, make_plan, only_query
+from plans import answer, block_of, charged, make_plan, only_query
 from scipy import stats
 from torch import nn
 
 from fedpriv.accountants.events import REPLACE
-from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.aggregation.masked import Masked
@@ -67,10 +66,8 @@ def on_adult(algo, aggregation, **changes):
 
 def epsilons(algo, plan):
     """(observer, method) -> (certified, claimed) after all rounds."""
-    ledger = Ledger(RdpAndPld(1e-4))
-    for round in range(1, algo.rounds + 1):
-        ledger.record(only_query(algo, plan, round).events)
-    return {(row.observer, row.method): (row.certified, row.claimed) for row in ledger.rows(1)}
+    rows = charged(algo, plan, algo.rounds, RdpAndPld(1e-4))
+    return {(row.observer, row.method): (row.certified, row.claimed) for row in rows}
 
 
 # ALGORITHMS 9, row 22: sigma at which Theorem 1 gives (10, 1e-4), G = 1, m = 2441, r = 10

@@ -20,9 +20,8 @@ from lowy_world import (
     proximal_descent,
     states_of,
 )
-from plans import make_plan
+from plans import charged, make_plan
 
-from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.algorithms.record_gradients import record_form
@@ -48,12 +47,8 @@ def rows_of(algo, mechanism=None, federation=FEDERATION, rounds=None):
     """PLD rows by observer after all rounds."""
     records = record_form(algo)
     plan = make_plan(records, mechanism or Binomial(1.0, 0.0), Shuffle(), federation=federation)
-    ledger = Ledger(Pld(algo.delta))
-    for number in range(1, (rounds or algo.rounds) + 1):
-        for query in records.queries(number, plan):
-            assert query.enforced
-            ledger.record(query.events)
-    return {row.observer: row for row in ledger.rows(algo.rounds)}, plan
+    rows = charged(records, plan, rounds or algo.rounds, Pld(algo.delta))
+    return {row.observer: row for row in rows}, plan
 
 
 POISSON = ("algo.sampling=poisson", "algo.batch_size=30")

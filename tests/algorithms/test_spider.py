@@ -23,8 +23,8 @@ OPERATORS = [
 SILOS = silos_of([30, 30, 30])
 
 
-def mean_gradient(theta):
-    return np.mean([gradient(theta, silo, 0.0) for silo in SILOS], axis=0)
+def mean_gradient(theta, silos=(0, 1, 2)):
+    return np.mean([gradient(theta, SILOS[silo], 0.0) for silo in silos], axis=0)
 
 
 @pytest.mark.parametrize("prox", OPERATORS, ids=lambda prox: prox[0])
@@ -57,14 +57,11 @@ def test_two_random_silos_of_three_estimate_with_who_is_there():
         [query] = sim.queries(number)
         assert query.n_summed == len(query.invited) == 2
         cohorts.add(query.invited)
-        fresh = [gradient(theta, SILOS[silo], 0.0) for silo in query.invited]
+        fresh = mean_gradient(theta, query.invited)
         if number % 4 == 1:
-            estimate = np.mean(fresh, axis=0)
+            estimate = fresh
         else:
-            estimate = estimate + np.mean(fresh, axis=0)
-            estimate = estimate - np.mean(
-                [gradient(before, SILOS[silo], 0.0) for silo in query.invited], axis=0
-            )
+            estimate = estimate + fresh - mean_gradient(before, query.invited)
         theta, before = theta - 0.3 * estimate, theta
         np.testing.assert_allclose(found.params, theta, atol=1e-6)
     assert len(cohorts) > 1
@@ -77,9 +74,7 @@ def test_a_random_number_of_silos_is_averaged():
     for number, found in enumerate(states_of(sim, 8), start=1):
         [query] = sim.queries(number)
         numbers.add(len(query.invited))
-        theta = theta - 0.3 * np.mean(
-            [gradient(theta, SILOS[silo], 0.0) for silo in query.invited], axis=0
-        )
+        theta = theta - 0.3 * mean_gradient(theta, query.invited)
         np.testing.assert_allclose(found.params, theta, atol=1e-6)
     assert numbers == {1, 2, 3}
 

@@ -51,27 +51,31 @@ def events(algo, sizes, k=8, group=1):
     return only_query(algo, make_plan(algo, Gaussian(0.1, 5.0), federation=federation)).events
 
 
+def epsilons(events, rounds):
+    """A user's, against the server, by method."""
+    ledger = Ledger(RdpAndPld())
+    ledger.record(events, rounds)
+    about = ("server", "user")
+    rows = ledger.rows(rounds)
+    return {row.method: row.certified for row in rows if (row.observer, row.unit) == about}
+
+
 # ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records,
 # batch 64, 100): epsilon of a record (rdp, pld) and of k = 2 records (valid rdp, tight)
 @pytest.mark.parametrize(
-    ("records", "batch", "rounds", "record", "pair"),
+    ("records", "batch", "rounds", "k", "expected"),
     [
-        (30, 4, 50, (22.326, 20.957), (87.32, 55.20)),
-        (4425, 64, 100, (8.862, 8.246), (27.64, 19.76)),
+        (30, 4, 50, 1, (22.326, 20.957)),
+        (30, 4, 50, 2, (87.32, 55.20)),
+        (30, 4, 50, 8, (2953, 529.1)),
+        (4425, 64, 100, 1, (8.862, 8.246)),
+        (4425, 64, 100, 2, (27.64, 19.76)),
     ],
 )
-def test_golden_rows_16_and_17(records, batch, rounds, record, pair):
-    for k, expected in ((1, record), (2, pair)):
-        ledger = Ledger(RdpAndPld())
-        algo = replace(BASE, batch_size=batch, group_size=str(k))
-        ledger.record(events(algo, [records], k=k), rounds)
-        rows = {
-            row.method: row.certified
-            for row in ledger.rows(rounds)
-            if (row.observer, row.unit) == ("server", "user")
-        }
-        for method, value in zip(("rdp", "pld"), expected):
-            assert rows[method] == pytest.approx(value, rel=5e-3)
+def test_golden_rows_16_and_17(records, batch, rounds, k, expected):
+    algo = replace(BASE, batch_size=batch, group_size=str(k))
+    rows = epsilons(events(algo, [records], k=k), rounds)
+    assert [rows["rdp"], rows["pld"]] == pytest.approx(expected, rel=5e-3)
 
 
 def test_a_record_of_truncated_users_has_no_certificate():
@@ -80,18 +84,6 @@ def test_a_record_of_truncated_users_has_no_certificate():
         failing = [text for text in event.assumptions if text.startswith("FAILS")]
         assert (event.certified == NonPrivateDpEvent()) == bool(failing)
         assert bool(failing) == (event.unit == "record")
-
-
-def test_golden_row_16_for_eight_records():
-    ledger = Ledger(RdpAndPld())
-    ledger.record(events(BASE, [30]), 50)
-    rows = {
-        row.method: row.certified
-        for row in ledger.rows(50)
-        if (row.observer, row.unit) == ("server", "user")
-    }
-    assert rows["rdp"] == pytest.approx(2953, rel=5e-3)
-    assert rows["pld"] == pytest.approx(529.1, rel=5e-3)
 
 
 def test_one_scope_a_silo_and_nothing_for_an_empty_one():
@@ -122,13 +114,7 @@ def test_a_certificate_covers_users_in_several_silos():
             (group_event(event, n), steps[event]) for event, n in ((fast, k), (slow, 8 - k)) if n
         ]
         spent.append(Pld().epsilons(parts, "add/remove")["pld"])
-    ledger = Ledger(RdpAndPld())
-    ledger.record(events(BASE, [160, 32]))
-    rows = {
-        row.method: row.certified
-        for row in ledger.rows(1)
-        if (row.observer, row.unit) == ("server", "user")
-    }
+    rows = epsilons(events(BASE, [160, 32]), 1)
     assert rows["pld"] == pytest.approx(max(spent), rel=1e-9) == pytest.approx(spent[8], rel=1e-9)
     assert rows["rdp"] > rows["pld"]
 

@@ -82,5 +82,5 @@ def test_t1_the_claim_fails_on_two_point_updates():
 
 
 def test_unknown_calibration_is_refused():
-    with pytest.raises(ConfigError, match=r"algo\.calibration=none: paper or certified"):
+    with pytest.raises(ConfigError, match=r"algo\.calibration=none: paper, certified"):
         naive("none")

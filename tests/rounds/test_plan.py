@@ -80,9 +80,3 @@ def test_who_knows_which_shares_of_the_noise():
         assert known(aggregation(colluding=2))[1] == 2
         told = aggregation(colluding=2).threat_model().assumptions
         assert any("at most 2 silos collude with the server" in text for text in told)
-
-
-def test_a_federation_groups_no_records_unless_it_says_so():
-    assert Federation(10, 3, 5).records_per_draw == 1
-    observer = Observer("server")
-    assert (observer.sees_messages, observer.sees_sample, observer.own_shares) == (False, True, 0)

@@ -9,7 +9,7 @@ from queries import query_for
 from fedpriv.aggregation.plain import Plain
 from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.schema import SchemaError
-from fedpriv.rounds.query import STATE_DIGEST, Broadcast, SetUp, SiloReport, Summed, Total
+from fedpriv.rounds.query import STATE_DIGEST, Broadcast, SiloReport, Summed, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.contributions import ContributionStats
 
@@ -24,11 +24,6 @@ def test_nobody_is_sent_numbers_that_are_not_finite(number):
     QUERY.broadcast_schema.check(Broadcast({"params": np.zeros(2)}, np.ones(4, dtype=bool)))
     with pytest.raises(SchemaError, match="not finite"):
         QUERY.broadcast_schema.check(Broadcast({"params": np.array([0.0, number])}))
-
-
-def test_a_query_follows_none_that_failed_unless_it_says_so():
-    """Methods that train whole silos train longer after one."""
-    assert QUERY.repeats == 0
 
 
 def test_silos_are_told_of_as_many_as_the_noise_is_for():
@@ -60,15 +55,6 @@ def test_what_parties_have_learned_is_a_message():
         SILOS,
     )
     np.testing.assert_array_equal(read.total.vector, TOTAL.vector)
-
-
-def test_a_set_up_follows_no_lost_sum_unless_it_is_said():
-    assert not SetUp(b"", 1).aborted
-
-
-def test_noise_inside_local_training_stays():
-    with pytest.raises(ValueError, match="cannot be removed from a sum"):
-        replace(QUERY, enforced=False, n_most=3)
 
 
 def test_noise_without_a_grid_stays():
