@@ -142,4 +142,4 @@ def test_digests_are_the_same_in_another_process():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     with prepare(experiment(*words)) as here:
-        assert done.stdout.strip() == str(asdict(here.identity))
+        assert done.stdout.strip() == str(asdict(here.facts.identity))
