@@ -68,7 +68,7 @@ def main(args: list[str] | None = None) -> None:
     args = sys.argv[1:] if args is None else args
     logging.getLogger("fedpriv").propagate = False  # commands print to the terminal themselves
     try:
-        command, args = _chosen(args)
+        command, args = chosen(args)
         with _terminated():
             command(args)
             sys.stdout.flush()
@@ -98,11 +98,11 @@ def _how_to_go_on(stop: KeyboardInterrupt) -> list[str]:
     return getattr(stop, "__notes__", [])[-1:]
 
 
-def _chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
+def chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
     """The command that the words name, and its own words. Raises FedprivError for an unknown
     command."""
     if "--version" in args:
-        return _show_version, []
+        return show_version, []
     name = "run"
     if args and args[0] in COMMANDS:
         name, *args = args
@@ -155,7 +155,7 @@ def _terminated() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _show_version(args: list[str]) -> None:
+def show_version(args: list[str]) -> None:
     print(f"fedpriv {fedpriv.__version__}")
 
 

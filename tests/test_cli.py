@@ -1,8 +1,6 @@
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -53,6 +51,8 @@ def test_help_and_accounting_never_load_torch(tmp_path):
         f"for words in {commands}:\n"
         "    try: main(words)\n"
         "    except SystemExit as stop: assert not stop.code, (words, stop.code)\n"
+        "    late = {'torch', 'scipy.stats', 'scipy.signal', 'pandas', 'matplotlib'}\n"
+        "    assert words[-1] == 'rounds=2' or not late & set(sys.modules), words\n"
         "    assert 'torch' not in sys.modules, f'{words} imported torch'"
     )
     done = subprocess.run(
@@ -61,21 +61,6 @@ def test_help_and_accounting_never_load_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("released model") >= 2
     assert not (tmp_path / "outputs").exists()
-
-
-def test_a_plain_gaussian_needs_no_statistics_of_scipy(tmp_path):
-    program = (
-        "import sys; sys.argv = ['fedpriv']\n"
-        "from fedpriv.cli import main\n"
-        "main(['epsilon', 'rounds=100'])\n"
-        "late = {'scipy.stats', 'scipy.signal', 'pandas', 'matplotlib'} & set(sys.modules)\n"
-        "assert not late, late"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "released model" in done.stdout
 
 
 def test_cfg_job_prints_what_a_user_can_set(tmp_path):
@@ -247,43 +232,6 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_differs(finished, tmp_pat
     assert (tmp_path / "other" / "metrics.csv").read_bytes() != (out / "metrics.csv").read_bytes()
 
 
-def test_killed_and_resumed_equals_uninterrupted(tmp_path):
-    words = [
-        "data=digits",
-        "rounds=6",
-        "algo=uldp_avg_w",
-        "algo.user_rate=0.7",
-        "algo.local_epochs=20",
-    ]
-    assert run(*words, "hydra.run.dir=whole", cwd=tmp_path).returncode == 0
-    out = tmp_path / "cut"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedpriv", *words, "hydra.run.dir=cut"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_for(lambda: lines(out / "timings.csv") >= 3, process)
-    process.kill()
-    process.wait()
-    # A torn line, as a kill in the middle of a write would leave it.
-    with open(out / "metrics.csv", "a") as file:
-        file.write("5,0.3")
-    assert json.loads((out / "status.json").read_text())["state"] == "running"
-    resumed = run("resume=cut", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    for name in ("metrics.csv", "epsilon.csv", "traffic.csv", "model.safetensors", "config.yaml"):
-        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    assert json.loads((out / "status.json").read_text())["state"] == "done"
-
-
-def test_resume_refuses_other_settings(finished, tmp_path):
-    out, _ = finished
-    done = run(f"resume={out}", "algo.clip=3", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "algo.clip=3" in done.stderr
-
-
 def test_system_randomness_is_private_and_differs(tmp_path):
     for name in ("one", "two"):
         done = run(*TINY, "randomness=system", f"hydra.run.dir={name}", cwd=tmp_path)
@@ -311,31 +259,6 @@ def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
     released = epsilon[epsilon["observer"] == "released model"]["certified"]
     assert np.isfinite(released).any() == private
     assert json.loads((tmp_path / "run" / "status.json").read_text())["dp_valid"] is private
-
-
-def test_another_local_optimizer_trains(finished, tmp_path):
-    for optimizer in ("sgd", "adam"):
-        done = run(
-            *TINY, "rounds=1", f"optimizer={optimizer}", f"hydra.run.dir={optimizer}", cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stderr
-    losses = [pd.read_csv(tmp_path / name / "metrics.csv")["loss"] for name in ("sgd", "adam")]
-    assert list(losses[0]) == list(pd.read_csv(finished[0] / "metrics.csv")["loss"][:2])
-    assert losses[0][0] == losses[1][0]
-    assert losses[0][1] != losses[1][1]
-    assert np.isfinite(losses[1][1])
-
-
-def lines(path: Path) -> int:
-    return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def wait_for(condition, process, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < end, "took too long"
-        time.sleep(0.02)
 
 
 def test_words_for_what_people_look_for(tmp_path):

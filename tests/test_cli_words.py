@@ -23,17 +23,17 @@ from fedpriv.settings.words import conf_dir
         (["epsilon", "-h"], "show_help", ["-h"]),
         (["table", "--help"], "main", ["--help"]),
         (["--cfg", "job"], "start_hydra", ["--cfg", "job"]),
-        (["--version", "rounds=1"], "_show_version", []),
+        (["--version", "rounds=1"], "show_version", []),
     ],
 )
 def test_the_first_word_may_name_a_command(words, command, rest):
-    function, own = cli._chosen(words)
+    function, own = cli.chosen(words)
     assert (function.__name__, own) == (command, rest)
 
 
 def test_an_unknown_command_is_refused_with_the_nearest():
     with pytest.raises(FedprivError, match=r"tabel: unknown command; did you mean table\? allowed"):
-        cli._chosen(["tabel", "outputs"])
+        cli.chosen(["tabel", "outputs"])
 
 
 def composed(*words):
@@ -97,7 +97,7 @@ def test_wrong_words_are_refused_in_one_line(words, says):
 )
 def test_what_somebody_may_have_meant_is_said(words, says):
     with pytest.raises(FedprivError) as error:
-        composed(*cli._chosen(words)[1])
+        composed(*cli.chosen(words)[1])
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -118,7 +118,7 @@ def test_compare_says_it_too(words, says):
 def test_a_runs_folder_is_not_a_command(tmp_path):
     (tmp_path / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(FedprivError, match=r"a run's folder; resume=.* continues it"):
-        cli._chosen([str(tmp_path)])
+        cli.chosen([str(tmp_path)])
 
 
 def test_seeds_may_be_a_range_on_either_side_of_the_flag():

@@ -111,7 +111,7 @@ def train(
                 rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
-            private = _is_private(experiment, prepared, rows, records.devices)
+            private = is_private(experiment, prepared, rows, records.devices)
             folder.status(
                 state="done",
                 reason=ending,
@@ -161,7 +161,7 @@ def _bounded(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _is_private(
+def is_private(
     experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow], devices: list[str]
 ) -> bool:
     """Whether the released model has a certificate: system randomness, bounded contributions,

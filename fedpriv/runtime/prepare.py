@@ -287,14 +287,14 @@ def _evaluation(
         model,
         exp.data.task,
         device,
-        replace(corpus.test, silo=_silo_of(corpus.test, allocation)),
+        replace(corpus.test, silo=home_silos(corpus.test, allocation)),
         held_out,
         split_by_silo(corpus.train, allocation, "cpu"),
         OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
     )
 
 
-def _silo_of(test: Records, allocation: Allocation) -> np.ndarray | None:
+def home_silos(test: Records, allocation: Allocation) -> np.ndarray | None:
     """The silo of each central test record, (n,) int64. None if an owner is unknown or has records
     in several silos."""
     if test.user is None:

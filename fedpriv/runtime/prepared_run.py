@@ -273,7 +273,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             empty = empty or own.empty
             with watch.phase("global_update"):
                 state = self.algo.next_state(state, query, total, self.plan)
-                if not self._silos_hold(state):
+                if not self.silos_hold(state):
                     raise RuntimeError(f"round {query.round}: the parties hold different states")
             if not self._finite(state):
                 raise DivergedError(
@@ -295,10 +295,10 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         and add the traffic to `lines`. Raises AggregationAbortedError if there is no sum over
         `n_summed` silos."""
         with watch.phase("aggregation"):
-            if self.session.lost or not self.standing.ready or not self._silos_hold(state):
+            if self.session.lost or not self.standing.ready or not self.silos_hold(state):
                 self.set_up(query.round, lines, state)
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
-            query = self._addressed(query)
+            query = self.addressed(query)
             traffic = Traffic()
             sample = Broadcast({}, query.sampled) if self.peers else None
             told = QueryTask(*query.serial, query.repeats)
@@ -336,7 +336,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             self.standing.agreed_digest = reports[0].state
         return total, reports
 
-    def _addressed(self, query: Query) -> Query:
+    def addressed(self, query: Query) -> Query:
         """The query with the session and the schemas that its messages must match."""
         charged = query.n_summed
         query = self.settings.addressed(query, self.silos)
@@ -389,7 +389,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             raise RuntimeError(f"round {query.round}: the parties have learned different totals")
         return first
 
-    def _silos_hold(self, state: State) -> bool:
+    def silos_hold(self, state: State) -> bool:
         """Whether every silo holds this state. Always true if a helper holds the state."""
         return not self.peers or self.standing.agreed_digest == state.digest()
 

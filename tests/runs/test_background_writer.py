@@ -91,17 +91,3 @@ def test_everything_is_done_when_it_is_left_by_an_error():
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert done == [1]
-
-
-def test_a_failure_comes_to_light():
-    def fails():
-        raise OSError("disk full")
-
-    writer = BackgroundWriter()
-    writer.submit(fails)
-    with pytest.raises(OSError, match="disk full"):
-        writer.finish()
-    with pytest.raises(OSError, match="disk full"):
-        writer.submit(lambda: None)
-    with pytest.raises(OSError, match="disk full"):
-        writer.__exit__()

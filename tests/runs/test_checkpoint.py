@@ -12,7 +12,7 @@ from safetensors.numpy import save
 
 import fedpriv
 from fedpriv.errors import FedprivError
-from fedpriv.runs.checkpoint import FREE, LABELS, Checkpoint, Origin, _checksum
+from fedpriv.runs.checkpoint import FREE, Checkpoint, Origin
 
 CONFIG = "algo: {clip: 0.1, noise: 5.0}\nseed: 0\nrounds: 6\ndevice: cpu\n"
 ORIGIN = Origin.of(CONFIG)
@@ -54,37 +54,23 @@ def test_any_changed_byte_is_noticed(path):
         Checkpoint.read(path)
 
 
-def test_other_numbers_under_the_same_labels_are_noticed(path):
-    text = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])[
-        "__metadata__"
-    ]
-    path.write_bytes(save(ARRAYS | {"params": ARRAYS["params"] + 1}, metadata=text))
-    with pytest.raises(FedprivError, match="wrong checksum"):
-        Checkpoint.read(path)
-
-
 @pytest.mark.parametrize(
     "arrays",
     [
         {"params": ARRAYS["params"].reshape(5, 10), "slot/steps": ARRAYS["slot/steps"]},
         {"params": ARRAYS["params"].view(np.int64), "slot/steps": ARRAYS["slot/steps"]},
         {"params": ARRAYS["params"], "slot/jumps": ARRAYS["slot/steps"]},
+        ARRAYS | {"params": ARRAYS["params"] + 1},
     ],
-    ids=["shape", "type", "name"],
+    ids=["shape", "type", "name", "numbers"],
 )
-def test_the_same_bytes_that_say_something_else_are_noticed(path, arrays):
+def test_other_arrays_under_the_same_labels_are_noticed(path, arrays):
     text = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])[
         "__metadata__"
     ]
     path.write_bytes(save(arrays, metadata=text))
     with pytest.raises(FedprivError, match="wrong checksum"):
         Checkpoint.read(path)
-
-
-def test_the_order_of_keys_is_nothing(path):
-    Checkpoint.read(path).check(
-        path, Origin.of(CONFIG.replace("clip: 0.1, noise: 5.0", "noise: 5.0, clip: 0.1"))
-    )
 
 
 def test_one_without_a_checksum_is_refused(path):
@@ -167,40 +153,30 @@ def finished(tmp_path_factory):
 
 
 FORGERIES = {
-    "round": ("round", "7"),
-    "negative": ("attempts", -1),
-    "great": ("round", 10**6),
-    "tables": ("tables", [1]),
-    "marks": ("tables", {"metrics.csv": [2, 3]}),
-    "no marks": ("tables", {}),
-    "versions": ("versions", {"fedpriv": 3}),
-    "no versions": ("versions", {}),
-    "config": ("config", 5),
-    "params of another shape": ("params", np.zeros(3)),
-    "params of another type": ("params", np.zeros((2, 2), np.int8)),
-    "a silo that is not there": ("silo/silo99/control", np.zeros(3)),
-    "failures": ("failed", np.zeros(1)),
+    "round": {"round": "7"},
+    "negative": {"attempts": -1},
+    "great": {"round": 10**6},
+    "marks": {"tables": {"metrics.csv": (2, 3)}},
+    "no marks": {"tables": {}},
+    "versions": {"origin": Origin({}, {"fedpriv": 3})},
+    "no versions": {"origin": Origin({}, {})},
+    "params of another shape": {"params": np.zeros(3)},
+    "params of another type": {"params": np.zeros((2, 2), np.int8)},
+    "a silo that is not there": {"silo/silo99/control": np.zeros(3)},
+    "failures": {"failed": np.zeros(1)},
 }
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_checkpoint_is_one_line(forgery, finished, tmp_path):
     """The checksum is no signature: a stranger can write any content with a right one."""
-    key, value = FORGERIES[forgery]
     folder = shutil.copytree(finished, tmp_path / "run")
     path = folder / "checkpoint.safetensors"
     saved = Checkpoint.read(path)
-    labels = {
-        "round": saved.round,
-        "attempts": saved.attempts,
-        "config": saved.origin.config,
-        "versions": saved.origin.versions,
-        "tables": {name: list(mark) for name, mark in saved.tables.items()},
-    }
-    arrays = dict(saved.arrays)
-    (arrays if isinstance(value, np.ndarray) else labels)[key] = value
-    labels["checksum"] = _checksum(labels, arrays)
-    path.write_bytes(save(arrays, metadata={LABELS: json.dumps(labels)}))
+    values = FORGERIES[forgery]
+    arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
+    labels = {key: value for key, value in values.items() if key not in arrays}
+    path.write_bytes(replace(saved, arrays=saved.arrays | arrays, **labels).packed())
     for words in ([f"resume={folder}", "rounds=2"], ["epsilon", f"resume={folder}"]):
         done = run(*words, cwd=tmp_path)
         assert done.returncode == 2 or words[0] == "epsilon"

@@ -158,15 +158,6 @@ def test_what_was_begun_cannot_be_cut(cut):
         run_or_resume(cut, *WORDS, "rounds=4", resume=True)
 
 
-def test_a_lost_checkpoint_does_not_begin_a_new_run(cut):
-    (cut / "checkpoint.safetensors").rename(cut / "elsewhere")
-    try:
-        with pytest.raises(FedprivError, match=r"checkpoint\.safetensors is missing"):
-            run_or_resume(cut, *WORDS, "rounds=4", resume=True)
-    finally:
-        (cut / "elsewhere").rename(cut / "checkpoint.safetensors")
-
-
 def test_one_process_at_a_time(cut):
     with Journal(cut), pytest.raises(FedprivError, match="another process"):
         run_or_resume(cut, *WORDS, "rounds=4", resume=True)
@@ -247,17 +238,6 @@ def test_a_round_that_cannot_be_repeated_is_on_the_disk_before_its_messages(
         )
     assert before == [synced] * 3
     assert known[-1] == path.read_bytes()
-
-
-def test_a_seeded_run_goes_on_where_the_machine_has_lost_lines_after_the_checkpoint(tmp_path):
-    words = ("accountant=rdp", "preset.n_silos=2", "checkpoint_every=100")
-    died(tmp_path / "run", *words, after=3)
-    path = tmp_path / "run" / "rounds_begun.csv"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    run_or_resume(tmp_path / "run", *words, "rounds=4", resume=True)
-    run_or_resume(tmp_path / "whole", *words, "rounds=4")
-    for name in ("epsilon.csv", "metrics.csv", "model.safetensors"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_damaged_file_is_not_kept_locked(tmp_path):

@@ -13,7 +13,7 @@ from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.runs.checkpoint import Checkpoint
 from fedpriv.runs.folder import CHECKPOINT, STATUS, read_status
-from fedpriv.runs.loop import _is_private
+from fedpriv.runs.loop import is_private
 from fedpriv.runs.records import ON_A_GPU
 from fedpriv.runtime import prepare
 
@@ -27,9 +27,9 @@ def test_rounding_counts_where_a_round_ran_on_a_gpu(devices):
     plan = SimpleNamespace(query_parameters={"": SimpleNamespace(mechanism=mechanism)})
     prepared = SimpleNamespace(plan=plan)
     rounded = replace(ROW, assumptions=(ROUNDED_ALIKE,))
-    assert _is_private(exp, prepared, [ROW], devices)
-    assert _is_private(exp, prepared, [rounded], devices) == (devices == ["cpu"])
-    assert _is_private(exp, prepared, [rounded, ROW], devices)
+    assert is_private(exp, prepared, [ROW], devices)
+    assert is_private(exp, prepared, [rounded], devices) == (devices == ["cpu"])
+    assert is_private(exp, prepared, [rounded, ROW], devices)
 
 
 def test_a_run_keeps_the_devices_of_its_earlier_rounds(tmp_path):

@@ -132,18 +132,18 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
 def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
     [query] = plain.queries(1)
     plain.standing.failures = 2
-    assert plain._addressed(query).repeats == 0
+    assert plain.addressed(query).repeats == 0
     never = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
     plain.settings = replace(plain.settings, aggregation=never)
-    assert plain._addressed(query).repeats == 2
+    assert plain.addressed(query).repeats == 2
 
 
 def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):
     [query] = plain.queries(1)
     query = replace(query, n_summed=1)
-    assert plain._addressed(query).n_summed == 1
+    assert plain.addressed(query).n_summed == 1
     plain.standing.absent = frozenset({"silo1"})
-    addressed = plain._addressed(query)
+    addressed = plain.addressed(query)
     assert (addressed.invited, addressed.n_summed) == ((0, 2), 2)
 
 
@@ -165,7 +165,7 @@ def test_a_round_that_was_charged_for_more_silos_than_are_left_releases_nothing(
     [query] = plain.queries(1)
     plain.standing.absent = frozenset({"silo1"})
     with pytest.raises(AggregationAbortedError, match="the next is charged without them"):
-        plain._addressed(query)
+        plain.addressed(query)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
         result = prepared.run_round(prepared.queries(1), start)
         assert result.aborted is None
         assert prepared.standing.agreed_digest == result.state.digest() != start.digest()
-        assert prepared._silos_hold(result.state)
-        assert not prepared._silos_hold(start)
+        assert prepared.silos_hold(result.state)
+        assert not prepared.silos_hold(start)
 
         participants = prepared.session.participants
         monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
@@ -214,7 +214,7 @@ def test_a_server_holds_the_state_alone(plain):
     assert plain.standing.agreed_digest is None
     exchange(plain)
     assert plain.standing.agreed_digest is None
-    assert plain._silos_hold(plain.state)
+    assert plain.silos_hold(plain.state)
 
 
 def test_one_part_of_the_state_that_is_no_number_ends_the_run(monkeypatch):

@@ -190,7 +190,7 @@ def test_with_fewer_peers_noise_shares_are_larger():
         for number in (1, 2, 3):
             state = prepared.run_round(prepared.queries(number), state).state
         [query] = prepared.queries(4)
-        addressed = prepared._addressed(query)
+        addressed = prepared.addressed(query)
         assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (8, 8, 8)
 
 

@@ -15,7 +15,7 @@ from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.models.linear import Linear
 from fedpriv.runtime import prepare
-from fedpriv.runtime.prepare import _silo_of, resolve_device
+from fedpriv.runtime.prepare import home_silos, resolve_device
 from fedpriv.testing.faults import Faulty, drop
 
 WORDS = ("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_silos=3", "preset.n_users=6")
@@ -185,7 +185,7 @@ def test_test_records_are_at_home_where_all_their_owner_trains_on_is():
             trains=np.ones(n, dtype=bool),
         )
         owners = None if owner is None else np.array(owner)
-        found = _silo_of(
+        found = home_silos(
             Records(np.zeros((2, 1)), np.zeros(2), silo=np.array([1, 0]), user=owners), allocation
         )
         return None if found is None else found.tolist()

@@ -1,26 +1,17 @@
 """What a silo makes of a query, step by step: what it trains, reports, remembers, and undoes."""
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
-import torch
 
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
-from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Broadcast, Query, Summed
-from fedpriv.rounds.silo_context import Silo
+from fedpriv.rounds.query import SUMMED, Query, Summed
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.prepared_run import next_session
-from fedpriv.runtime.silo import _Work
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
-from fedpriv.training import users
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.streams import Streams
 
 SESSION = bytes(16)
@@ -75,77 +66,6 @@ def test_a_silo_that_nobody_asks_reports_nothing(scaffold):
         0.0,
         None,
     )
-
-
-class Watched:
-    """An algorithm that notes the queries it is given. tally: of its own bounding."""
-
-    contributors = SimpleNamespace(bounds=lambda federation: None)
-
-    def __init__(self):
-        self.asked, self.stats = [], ContributionStats(units=3)
-        self.block = Contributions(np.array([0]), torch.ones((1, 2)))
-        self.contributors = Users()
-
-    def local_update(self, silo, query, down):
-        self.asked.append(query)
-        return LocalJob(iter([self.block]), stats=self.stats)
-
-
-def work(**details):
-    algo = Watched()
-    plan = SimpleNamespace(federation=None)
-    silo = SimpleNamespace(streams=Streams(0), name="silo0", plan=plan)
-    numbers = {
-        "n_summed": 2,
-        "size": 2,
-        "encoding": None,
-        "events": (),
-        "streams": Streams(0),
-        "enforced": False,
-    }
-    plain = SimpleNamespace(mixing=None)
-    query = Query("update", 1, (0, 1), mechanism=plain, **(numbers | details))
-    return algo, _Work(SimpleNamespace(algo=algo, silo=silo), query)
-
-
-def test_a_silo_trains_the_users_that_it_is_told_are_sampled():
-    chosen = np.array([True, False])
-    for given, expected in ((chosen, chosen), (None, None)):
-        algo, own = work()
-        sent = Broadcast({}, given)
-        own.respond(sent)
-        assert algo.asked[0].sampled is sent.sampled
-        np.testing.assert_array_equal(sent.sampled, expected)
-
-
-def test_a_method_that_bounds_by_itself_counts_by_itself():
-    algo, own = work()
-    update = own.respond(Broadcast({}))
-    assert list(update.contributions) == [algo.block]
-    assert own.stats is algo.stats
-
-
-def test_what_no_message_needed_is_computed_all_the_same():
-    """What a silo remembers may hang on it."""
-    computed = []
-    _, own = work()
-    own.steps = (computed.append(number) or number for number in range(3))
-    own.finish()
-    assert computed == [0, 1, 2]
-
-
-@pytest.mark.parametrize(("place", "prefix"), [(0, ""), (1, "update")])
-def test_later_queries_of_a_round_draw_from_streams_of_their_own(place, prefix, monkeypatch):
-    _, own = work(place=place)
-    seen = []
-    nothing = SimpleNamespace(batch_key=None)
-    monkeypatch.setattr(
-        users, "silo_training", lambda *given, prefix, **others: seen.append(prefix) or nothing
-    )
-    silo = Silo(0, None, None, None, SimpleNamespace(streams=None))
-    assert next(silo.train(own.query, SimpleNamespace(pooled=True)).steps) is nothing
-    assert seen == [prefix]
 
 
 def told():

@@ -5,15 +5,12 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from compiled_sums import without_compiler
 from runs import experiment
 
 from fedpriv.aggregation.secagg.messages import SHARE
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.runtime import prepare
-from fedpriv.runtime.silo import _Work
 from fedpriv.testing.faults import Faulty, drop
-from fedpriv.training.clipped import _Sum
 from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.util.stopwatch import Stopwatch
@@ -97,24 +94,6 @@ def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
     assert alive == [0, 0, 0]
 
 
-@pytest.mark.parametrize("aggregation", ["plain", "masked", "admm"])
-def test_a_silo_lets_go_of_its_noise_once_its_message_is_made(aggregation, monkeypatch):
-    """It would fill the memory as buffers would."""
-    alive, seen, drawn = [], [], _Work._noise
-
-    def noted(work, local, query):
-        alive.append(sum(own() is not None for own in seen))
-        share, secret = drawn(work, local, query)
-        seen.append(ref(share))
-        return share, secret
-
-    monkeypatch.setattr(_Work, "_noise", noted)
-    one_round(
-        ULDP[0], "trainer=sequential", f"aggregation={aggregation}", *OWN.get(aggregation, ())
-    )
-    assert alive == [0, 0, 0]
-
-
 def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):
     seen, run_batch = [], RecordSteps.run_batch
     spy = staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
@@ -131,33 +110,7 @@ def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monke
     np.testing.assert_array_equal(moved, apart)
 
 
-EQUAL = "algo.noise_multiplier=1", "algo.calibration=given", "algo.batch_size=8", "device=cpu"
 """Else a silo's batches are larger the more records it has. A GPU adds in another order."""
-SPIDER = "algo=spider", "algo.anchor_batch_size=8"
-
-
-@pytest.mark.parametrize(("words", "points"), [(["algo=minibatch_sgd"], 1), (SPIDER, 2)])
-def test_clipped_gradients_of_all_silos_are_summed_together(words, points, monkeypatch):
-    """Spider's second query asks for them at two points. What is compiled gains nothing by it."""
-    without_compiler(monkeypatch)
-    seen, run_batch = [], _Sum.run_batch
-    monkeypatch.setattr(
-        _Sum, "run_batch", staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
-    )
-    found = []
-    for apart in (False, True):
-        if apart:
-            monkeypatch.setattr(LocalJob, "batched", in_turn)
-        with prepare(experiment(*words, *EQUAL)) as prepared:
-            *_, query = prepared.queries(2)
-            state = prepared.state
-            if points == 2:
-                state = state.with_params(state.params, previous=state.params + 0.1)
-            total, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
-            found.append(total.vector)
-    assert seen == [3 * points]
-    assert np.linalg.norm(found[1]) > 1e-3
-    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_training_counts_once_and_as_training():

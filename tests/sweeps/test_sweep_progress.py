@@ -52,26 +52,19 @@ def test_a_failed_run_is_named_with_its_reason(tmp_path, capsys):
     assert capsys.readouterr().err == "1/2  seed=1: failed: it diverged\n"
 
 
-def test_the_time_left_counts_the_rounds_of_all_runs(capsys):
+@pytest.mark.parametrize(
+    ("rounds", "resumed", "left"), [(100, 60, "about 4 s left"), (1000, 990, "failed: why")]
+)
+def test_the_time_left_counts_the_rounds_of_this_process(rounds, resumed, left, tmp_path, capsys):
+    """The start of a resumed run took longer than its last rounds: few rounds predict nothing."""
     now = [0.0]
     with patch.object(progress.time, "monotonic", lambda: now[0]):
-        shown = SweepProgress([100, 100])
+        shown = SweepProgress([rounds, rounds])
         first, second = shown.on_round(0), shown.on_round(1)
-        first(60)  # resumed
-        second(0)
-        now[0] = 20.0
-        first(80)
-        second(20)
-        assert shown._with_time_left(shown._state()) == "0/2 runs, 100/200 rounds, about 50 s left"
-
-
-def test_few_rounds_predict_nothing():
-    """The start of a resumed run took longer than its last rounds: minutes were said to be left."""
-    now = [0.0]
-    with patch.object(progress.time, "monotonic", lambda: now[0]):
-        shown = SweepProgress([1000, 1000])
-        first = shown.on_round(0)
-        first(990)  # resumed
-        now[0] = 4.0
-        first(1000)
-        assert shown._with_time_left(shown._state()) == "0/2 runs, 1000/2000 rounds"
+        first(resumed)
+        if resumed == 60:
+            second(0)
+            now[0] = 20.0
+            second(80)
+        shown.ended(0, tmp_path, [], "why")
+    assert capsys.readouterr().err.endswith(f"{left}\n")
