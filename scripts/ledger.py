@@ -103,22 +103,22 @@ def answers(paper: str) -> str:
     lines.append("| --- " * 6 + "|")
     for entry in of_paper(paper):
         cells = (_short(entry, question) for question in QUESTIONS)
-        why = list(dict.fromkeys(one.found for one in entry.answers.values() if one.found))
-        if other := _other(entry):
-            why.append(f"(Not as in the paper: {other}.)")
+        why = "; ".join(dict.fromkeys(one.found for one in entry.answers.values() if one.found))
+        if here := _here(entry):
+            why += f" (Here: {here}.)"
         lines.append(
-            f"| `{entry.name}`, {entry.place} | {entry.claim} | {' | '.join(cells)} | "
-            f"{'; '.join(why)} |".replace("; (Not", " (Not")
+            f"| `{entry.name}`, {entry.place} | {entry.claim} | {' | '.join(cells)} | {why} |"
         )
     return "\n".join(lines)
 
 
-def _other(entry: Entry) -> str:
+def _here(entry: Entry) -> str:
     """What of data, length and tuning is not the paper's; hours that a run would take."""
-    parts = [text for text in entry.same.values() if text not in ("yes", "none", "")]
+    paper = re.compile("(yes|none|the paper's settings|the authors' .*|.* as in the paper|)")
+    parts = [text for text in entry.same.values() if not paper.fullmatch(text)]
     if entry.hours is not None and any(one.answer == "not run" for one in entry.answers.values()):
         parts.append(f"not run, {entry.hours:g} hours")
-    return "; ".join(parts)
+    return "; ".join(part.removeprefix("no: ") for part in parts)
 
 
 def numbers() -> str:

@@ -8,6 +8,7 @@ test compares it.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def page(table: list[Row]) -> str:
     tasks: dict[tuple[str, str], dict[str, Row]] = {}
     for row in table:
         last, best = (_cell(row, key) for key in ("last", "best"))
-        about = (row[key] for key in ("data", "peers", "method", "rounds", "seeds"))
-        lines.append(f"| {' | '.join((*about, last, best))} |")
+        about = (row[key] for key in ("peers", "method", "rounds", "seeds"))
+        lines.append(f"| {' | '.join((_short(row['data']), *about, last, best))} |")
         tasks.setdefault((row["data"], row["peers"]), {})[row["method"]] = row
     return "\n".join([*lines, "", *(_sentence(*task, methods) for task, methods in tasks.items())])
 
@@ -66,9 +67,13 @@ def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
         )
     above = [method for method in last if method != LOCAL and last[method] > last[LOCAL]]
     return (
-        f"- {data}, {peers} peers: {'; '.join(said)}; above Local-only: "
+        f"- {_short(data)}, {peers} peers: {'; '.join(said)}; above Local-only: "
         f"{', '.join(above) or 'none'}."
     )
+
+
+def _short(data: str) -> str:
+    return re.split(r" with |, ", data)[0]
 
 
 def _cell(row: Row, key: str) -> str:

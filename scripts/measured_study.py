@@ -8,7 +8,6 @@ docs/study.md; tests compare it.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,7 +59,6 @@ def page(measured: Measured) -> str:
             parts += [f"### {data}: {unit}s", errors(rows, unit)]
         parts.append(f"Without privacy: {without_privacy(rows)}.")
     parts += ["### The papers' orders", reported(measured)]
-    parts += ["### What else the noise keeps", costs(measured)]
     return "\n\n".join(parts)
 
 
@@ -117,26 +115,6 @@ def reported(measured: Measured) -> str:
             verdicts.setdefault(order, []).append(one.verdict)
         lines += [f"| {' | '.join((*order, *found))} |" for order, found in verdicts.items()]
     return "\n".join(lines)
-
-
-def costs(measured: Measured) -> str:
-    """At the middle epsilon: the server's epsilon, the paper's claim and the records that train."""
-    known = epsilons(next(iter(measured.values())))
-    shown = known[len(known) // 2]
-    kinds = ("certified, server", "claimed", "records")
-    lines = _head("method", "unit", *(f"{data}: {kind}" for data in measured for kind in kinds))
-    cells: dict[tuple[str, str], list[str]] = {}
-    for rows in measured.values():
-        for r in rows:
-            if r.epsilon == shown:
-                found = [_epsilon(r.server), _epsilon(r.claimed), str(r.records)]
-                cells.setdefault((r.method, r.unit), []).extend(found)
-    lines += [f"| {' | '.join((*about, *row))} |" for about, row in cells.items()]
-    return "\n".join(lines)
-
-
-def _epsilon(value: float) -> str:
-    return "" if math.isnan(value) else "infinite" if math.isinf(value) else f"{value:.3g}"
 
 
 if __name__ == "__main__":
