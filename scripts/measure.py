@@ -10,11 +10,12 @@ script again with the same folder, it resumes: finished sweeps are skipped.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.papers.experiments import run_command
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice, choose
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, choose
 from fedpriv.reports.finished_runs import find_runs
 
 EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
@@ -51,14 +52,12 @@ def main(words: list[str]) -> None:
             sweep(name, below / place, *settings, f"seed={OTHER_SPLITS}")
 
 
-def chosen_sweeps(choices: list[Choice]) -> dict[str, tuple[str, ...]]:
+def chosen_sweeps(choices: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     """The overrides of the sweeps with chosen settings, by the names of their folders."""
-    alike: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for choice in choices:
-        rate = next(word.partition("=")[2] for word in choice.settings.split() if "_lr=" in word)
-        alike[choice.method, choice.calibration, rate].append(choice.epsilon)
+    rates = choices["settings"].str.extract(r"_lr=(\S+)", expand=False)
     found = {}
-    for (method, calibration, rate), epsilons in alike.items():
+    for key, epsilons in choices.groupby(["method", "calibration", rates], sort=False)["epsilon"]:
+        method, calibration, rate = map(str, key)
         at = ",".join(f"{epsilon:g}" for epsilon in sorted(epsilons))
         words = (f"algo.calibration={calibration}", f"preset.local_lr={rate}", f"algo.epsilon={at}")
         place = f"{method.lower().replace(' ', '_')}_{calibration}_{rate}"

@@ -8,60 +8,44 @@ docs/rates.md; tests compare it.
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.papers.lowy.method_choice import (
-    COLUMNS,
     LOCAL,
     MINIBATCH,
     SPIDER,
-    Choice,
-    Gain,
     choose,
     compare_with_spider,
 )
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import read_table, write_table
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
 NOISES = {"certified": "the certificate", "paper": "the paper"}
 SHOWN = (SPIDER, MINIBATCH, LOCAL)
-Measured = dict[int, list[Choice]]
-"""Choices by the number of silos in a round."""
 
 
 def main(words: list[str]) -> None:
     """Write the table of the words `silos=folder`."""
     folders = {int(silos): Path(folder) for silos, folder in (word.split("=", 1) for word in words)}
-    measured = {silos: choose(find_runs([folder])) for silos, folder in folders.items()}
-    rows = (
-        (silos, *vars(choice).values()) for silos, choices in measured.items() for choice in choices
-    )
+    chosen = {silos: choose(find_runs([folder])) for silos, folder in folders.items()}
     TABLE.parent.mkdir(exist_ok=True)
-    write_table(TABLE, ("silos", *COLUMNS), rows)
+    pd.concat(chosen, names=["silos"]).droplevel(1).reset_index().to_csv(TABLE, index=False)
     print(page(read()), rates(read()), sep="\n\n")
 
 
-def read(path: Path = TABLE) -> Measured:
-    """The choices in the table."""
-    words = ("method", "calibration", "settings")
-    measured: Measured = {}
-    for row in read_table(path):
-        silos = int(row.pop("silos"))
-        values = {key: text if key in words else float(text) for key, text in row.items()}
-        measured.setdefault(silos, []).append(Choice(**values))  # type: ignore[arg-type]
-    return measured
+def read(path: Path = TABLE) -> pd.DataFrame:
+    """The choices in the table; column `silos` has the number of silos in a round."""
+    return pd.read_csv(path, float_precision="round_trip")
 
 
-def page(measured: Measured) -> str:
+def page(measured: pd.DataFrame) -> str:
     """Errors in per cent, a row for each number of silos, noise and method; then their order."""
-    private = {
-        silos: [c for c in choices if c.calibration in NOISES]
-        for silos, choices in measured.items()
-    }
-    epsilons = sorted({c.epsilon for choices in private.values() for c in choices})
+    private = measured[measured["calibration"].isin(NOISES)]
+    epsilons = sorted(private["epsilon"].unique())
     lines = [
         "| silos a round | noise by | method | "
         + " | ".join(f"{epsilon:g}" for epsilon in epsilons)
@@ -69,24 +53,25 @@ def page(measured: Measured) -> str:
         "| --- " * (3 + len(epsilons)) + "|",
     ]
     sentences = []
-    for silos, choices in private.items():
-        for calibration, who in NOISES.items():
-            for method in SHOWN:
-                here = {
-                    c.epsilon: c
-                    for c in choices
-                    if (c.calibration, c.method) == (calibration, method)
+    for silos, choices in private.groupby("silos"):
+        for calibration, method in product(NOISES, SHOWN):
+            here = choices[(choices["calibration"] == calibration) & (choices["method"] == method)]
+            if len(here):
+                means = zip(here["error"], here["deviation"])
+                cells = {
+                    epsilon: f"{100 * mean:.1f} ± {100 * spread:.1f}"
+                    for epsilon, (mean, spread) in zip(here["epsilon"], means)
                 }
-                if here:
-                    cells = (_cell(here.get(epsilon)) for epsilon in epsilons)
-                    lines.append(f"| {silos} | {who} | {method} | {' | '.join(cells)} |")
+                shown = " | ".join(cells.get(epsilon, "") for epsilon in epsilons)
+                lines.append(f"| {silos} | {NOISES[calibration]} | {method} | {shown} |")
         sentences += [
-            f"- {silos} silos, noise by {_order(gain)}" for gain in compare_with_spider(choices)
+            f"- {silos} silos, noise by {_order(*gain)}"
+            for gain in compare_with_spider(choices).itertuples(index=False)
         ]
     return "\n".join([*lines, "", *sentences])
 
 
-def rates(measured: Measured) -> str:
+def rates(measured: pd.DataFrame) -> str:
     """A row for each number of silos and method, at equal certificates.
 
     It has the power of epsilon with which the squared gradient mapping falls, by least squares over
@@ -96,32 +81,26 @@ def rates(measured: Measured) -> str:
         "| silos a round | method | measured power of epsilon | measured upsilon |",
         "| --- | --- | --- | --- |",
     ]
-    for silos, choices in measured.items():
+    certified = measured[measured["calibration"] == "certified"]
+    for silos, choices in certified.groupby("silos"):
         for method in SHOWN:
-            here = [c for c in choices if (c.calibration, c.method) == ("certified", method)]
+            here = choices[choices["method"] == method]
             if len(here) > 1:
-                logs = np.log([(c.epsilon, c.mapping) for c in here])
-                power = 2 * np.polyfit(logs[:, 0], logs[:, 1], 1)[0]
-                upsilon = [c.heterogeneity for c in here]
+                power = 2 * np.polyfit(np.log(here["epsilon"]), np.log(here["mapping"]), 1)[0]
+                upsilon = here["heterogeneity"]
                 lines.append(
-                    f"| {silos} | {method} | {power:.2f} | {min(upsilon):.2g} to "
-                    f"{max(upsilon):.2g} |"
+                    f"| {silos} | {method} | {power:.2f} | {upsilon.min():.2g} to "
+                    f"{upsilon.max():.2g} |"
                 )
     return "\n".join(lines)
 
 
-def _cell(choice: Choice | None) -> str:
-    return f"{100 * choice.error:.1f} ± {100 * choice.deviation:.1f}" if choice else ""
-
-
-def _order(gain: Gain) -> str:
+def _order(calibration: str, other: str, percent: float, lost: str) -> str:
     """A comparison, as text."""
-    side = "below" if gain.percent >= 0 else "above"
-    lost = ", ".join(f"{epsilon:g}" for epsilon in gain.lost) or "none"
+    side = "below" if percent >= 0 else "above"
     return (
-        f"{NOISES[gain.calibration]}: SPIDER's error is {abs(gain.percent):.1f} % {side} "
-        f"{gain.over}'s on average; "
-        f"{gain.over} wins at epsilon: {lost}."
+        f"{NOISES[calibration]}: SPIDER's error is {abs(percent):.1f} % {side} {other}'s on "
+        f"average; {other} wins at epsilon: {', '.join(lost.split()) or 'none'}."
     )
 
 

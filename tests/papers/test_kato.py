@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from fedpriv.papers.uldp_fl.theory import (
@@ -31,13 +30,9 @@ def test_every_record_belongs_to_one_pair_and_weights_of_a_user_add_up_to_one(ri
     assert np.ptp(risks.weights(False)) == 0 < np.ptp(risks.weights(True))
 
 
-def test_the_gradient_is_that_of_the_value_and_its_bounds_hold(risks):
-    one, two = np.random.default_rng(0).normal(size=(2, risks.x.shape[2]))
-    by_differences = approx_fprime(one, lambda theta: float(risks.value(theta[None])[0]))
-    np.testing.assert_allclose(risks.gradient(one), by_differences, atol=1e-6)
-    apart = np.linalg.norm(risks.gradient(one) - risks.gradient(two))
-    assert apart <= risks.smoothness * np.linalg.norm(one - two)
-    assert np.linalg.norm(risks.gradient(1000 * one)) <= risks.gradient_bound
+def test_gradients_stay_below_their_bound(risks):
+    theta = np.random.default_rng(0).normal(size=risks.x.shape[2])
+    assert np.linalg.norm(risks.gradient(1000 * theta)) <= risks.gradient_bound
 
 
 def test_a_step_is_the_gradient_of_the_pair_in_the_mean(risks):
@@ -56,7 +51,7 @@ def test_the_terms_by_hand():
     """One record a pair, so that batches have no variance: two users in one silo, one clipped and
     one not."""
     x = np.array([[[1.0, 0.0]], [[0.0, 0.1]]])
-    risks = PairRisks(x, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2), silos=1)
+    risks = PairRisks(x, np.ones((2, 1)), np.ones(2, dtype=int), users=np.arange(2), silos=1)
     setting = UldpAvgSetting(
         clip=0.1, noise_multiplier=3.0, by_records=False, local_lr=0.5, local_steps=1, global_lr=2.0
     )

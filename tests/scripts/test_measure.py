@@ -3,30 +3,24 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from fedpriv.papers import experiments
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, Choice
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH
 from fedpriv.settings.compose import CommandLine, each_job
 from scripts import measure
 
 
-def choice(method, calibration, epsilon, settings):
-    numbers = dict.fromkeys(
-        ("certified", "claimed", "error", "deviation", "loss", "mapping", "heterogeneity"), 1.0
-    )
-    return Choice(method, calibration, epsilon, splits=2, delta=1e-6, settings=settings, **numbers)
-
-
 def test_settings_that_are_chosen_alike_are_one_sweep():
-    found = measure.chosen_sweeps(
-        [
-            choice(MINIBATCH, "paper", 3.0, "global_lr=0.105399 clip=5"),
-            choice(MINIBATCH, "paper", 0.75, "global_lr=0.105399 clip=5"),
-            choice(MINIBATCH, "paper", 18.0, "global_lr=1.0 clip=5"),
-            choice(LOCAL, "certified", 6.0, "local_lr=0.0036 clip=5 local_steps=606"),
-        ]
-    )
+    rows = [
+        (MINIBATCH, "paper", 3.0, "global_lr=0.105399 clip=5"),
+        (MINIBATCH, "paper", 0.75, "global_lr=0.105399 clip=5"),
+        (MINIBATCH, "paper", 18.0, "global_lr=1.0 clip=5"),
+        (LOCAL, "certified", 6.0, "local_lr=0.0036 clip=5 local_steps=606"),
+    ]
+    columns = ["method", "calibration", "epsilon", "settings"]
+    found = measure.chosen_sweeps(pd.DataFrame(rows, columns=columns))
     assert len(found) == 3
     assert found["mb-sgd_paper_0.105399"][-1] == "algo.epsilon=0.75,3"
     assert found["local_sgd_certified_0.0036"][:2] == measure.METHODS[LOCAL]

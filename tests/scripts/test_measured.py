@@ -2,33 +2,19 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, Choice
-from scripts.measured import TABLE, main, page, rates, read
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
+from scripts.measured import page, rates, read
 
 ROOT = Path(__file__).parents[2]
 
 
-def choice(method, epsilon, error, calibration="certified"):
-    numbers = {
-        "certified": epsilon,
-        "claimed": epsilon,
-        "deviation": 0.01,
-        "loss": 1.0,
-        "mapping": 2 / epsilon,
-        "heterogeneity": 1.0,
-    }
-    return Choice(
-        method,
-        calibration,
-        epsilon,
-        error=error,
-        splits=5,
-        delta=1e-6,
-        settings="clip=1",
-        **numbers,
-    )
+def choices(*rows):
+    """Choices with these methods, epsilons, errors and calibrations, of 12 silos."""
+    table = pd.DataFrame(rows, columns=["method", "epsilon", "error", "calibration"])
+    return table.assign(silos=12, deviation=0.01, mapping=2 / table["epsilon"], heterogeneity=1.0)
 
 
 def test_the_pages_say_what_the_table_holds():
@@ -38,29 +24,27 @@ def test_the_pages_say_what_the_table_holds():
 
 def test_the_table_tells_settings_and_splits():
     measured = read()
-    assert 12 in measured
-    for choices in measured.values():
-        assert {SPIDER, MINIBATCH} <= {c.method for c in choices}
-        assert all(c.settings and c.splits >= 5 for c in choices)
-        equal = [c for c in choices if c.calibration == "certified"]
-        assert {c.epsilon for c in equal} == {0.75, 1, 1.5, 3, 6, 12, 18}
-        for c in equal:
-            assert c.certified == pytest.approx(c.epsilon, rel=1e-3)
+    assert 12 in {*measured["silos"]}
+    assert (measured["splits"] >= 5).all()
+    assert measured["settings"].all()
+    for _, here in measured.groupby("silos"):
+        assert {SPIDER, MINIBATCH} <= {*here["method"]}
+        equal = here[here["calibration"] == "certified"]
+        assert {*equal["epsilon"]} == {0.75, 1, 1.5, 3, 6, 12, 18}
+        assert equal["certified"].to_numpy() == pytest.approx(equal["epsilon"].to_numpy(), rel=1e-3)
 
 
 def test_the_order_is_told_by_who_wins_where():
     text = page(
-        {
-            12: [
-                choice(SPIDER, 1.0, 0.2),
-                choice(SPIDER, 3.0, 0.1),
-                choice(MINIBATCH, 1.0, 0.16),
-                choice(MINIBATCH, 3.0, 0.2),
-                choice(LOCAL, 3.0, 0.4, "paper"),
-                choice(SPIDER, 3.0, 0.1, "paper"),
-                choice(MINIBATCH, 1.0, 0.1, "given"),
-            ]
-        }
+        choices(
+            (SPIDER, 1.0, 0.2, "certified"),
+            (SPIDER, 3.0, 0.1, "certified"),
+            (MINIBATCH, 1.0, 0.16, "certified"),
+            (MINIBATCH, 3.0, 0.2, "certified"),
+            (LOCAL, 3.0, 0.4, "paper"),
+            (SPIDER, 3.0, 0.1, "paper"),
+            (MINIBATCH, 1.0, 0.1, "given"),
+        )
     )
     table, sentences = text.split("\n\n")
     assert table.splitlines()[2] == "| 12 | the certificate | SPIDER | 20.0 ± 1.0 | 10.0 ± 1.0 |"
@@ -74,22 +58,5 @@ def test_the_order_is_told_by_who_wins_where():
 
 
 def test_a_power_law_is_found():
-    text = rates({12: [choice(SPIDER, epsilon, 0.2) for epsilon in (0.75, 3.0, 18.0)]})
+    text = rates(choices(*((SPIDER, epsilon, 0.2, "certified") for epsilon in (0.75, 3.0, 18.0))))
     assert text.splitlines()[2:] == ["| 12 | SPIDER | -2.00 | 1 to 1 |"]
-
-
-def test_the_file_holds_what_was_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("scripts.measured.TABLE", tmp_path / "table.csv")
-    monkeypatch.setattr("scripts.measured.find_runs", lambda folders: folders)
-    monkeypatch.setattr(
-        "scripts.measured.choose",
-        lambda runs: [choice(SPIDER, 1.0, 0.2), choice(MINIBATCH, 1.0, 0.1)],
-    )
-    monkeypatch.setattr("scripts.measured.read", lambda: read(tmp_path / "table.csv"))
-    main(["12=a", "25=b"])
-    assert read(tmp_path / "table.csv")[25] == [
-        choice(SPIDER, 1.0, 0.2),
-        choice(MINIBATCH, 1.0, 0.1),
-    ]
-    assert "100.0 % above" in capsys.readouterr().out
-    assert TABLE.name == "lowy_mnist.csv"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.papers.hu.theory import Convergence, breast_cancer_risk, measure
+from fedpriv.papers.hu.theory import Convergence, breast_cancer_risk, gradient_variance, measure
 from fedpriv.reports.canvas import Axes, grid_and_legend, plain_ticks, plt, save_bounds
 from fedpriv.reports.number_table import write_records
 from fedpriv.reports.summary import standard_deviation
@@ -61,7 +61,7 @@ def table(iterations: int, copies: int) -> list[dict[str, Any]]:
         lr=LR,
         smoothness=risk.smoothness,
         strong_convexity=STRONG_CONVEXITY,
-        variance=risk.variance,
+        variance=gradient_variance(risk),
         batch_size=BATCH,
         parameters=d,
         noise=0.0,

@@ -11,16 +11,29 @@ The printed bounds have half of the proof's terms in eta L (d sigma^2 / r + beta
 appendix D: but the average of a constant over all iterations is not half of it. The printed bounds
 fail for a quadratic with one device, where the mean of |grad f|^2 tends to eta L d sigma^2 / (2 -
 eta L). `printed=False` keeps the proof's terms.
+
+Lemmas 7 and 8 bound what the average over the chosen devices can be off by. A uniformly random set
+of r of n devices is averaged. v_i is device i's noisy batch gradient: its mean is grad f_i, a batch
+of gamma records adds a variance of at most beta^2 / gamma, the noise d sigma^2. Every device's model is read as what it would be if the device had been chosen; then the
+set does not depend on the models, and both lemmas hold:
+
+- Lemma 7. Noise and batches give at most (d sigma^2 + beta^2 / gamma) / r. Drawing r of n gives
+  (n - r) / (r (n - 1)) times the mean of |grad f_i - grad f|^2, and n^2 <= 4 r (n - 1) (n - r) for
+  1 <= r < n, so this is at most 4 (n - r)^2 / n^3 times the sum of |grad f_i|^2.
+- Lemma 8. After s steps a model lies eta times the sum of its s deviations v_i - mean v from the
+  average. Their mean square over the chosen devices is at most that of v_i, and the square of a
+  sum of s vectors at most s times the sum of their squares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
-from fedpriv.papers.logistic import bounded_features, sigmoid
+from fedpriv.papers.logistic import LogisticRisk, bounded_breast_cancer
 
 
 @dataclass(frozen=True)
@@ -84,68 +97,20 @@ class Convergence:
         return forgotten * self.gap + self._floor(printed) / (2 * self.strong_convexity)
 
 
-@dataclass(frozen=True)
-class LogisticRisk:
-    """f, the mean over n devices of f_i: logistic loss on m records plus strong_convexity / 2
-    |theta|^2.
-
-    x: features, (n, m, d).
-    y: labels -1 and 1, (n, m).
-    strong_convexity: lambda.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    strong_convexity: float
-
-    @property
-    def smoothness(self) -> float:
-        """L, of every f_i."""
-        hessians = np.einsum("imd,ime->ide", self.x, self.x) / (4 * self.x.shape[1])
-        return float(np.linalg.eigvalsh(hessians).max()) + self.strong_convexity
-
-    @property
-    def variance(self) -> float:
-        """Bound on the variance of a record's gradient: it differs from the regulariser's by at
-        most |x|."""
-        return float((self.x**2).sum(axis=2).mean(axis=1).max())
-
-    def value(self, theta: np.ndarray) -> np.ndarray:
-        """f at theta (..., d); shape (...)."""
-        margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
-        loss = np.logaddexp(0, -margins).mean(axis=(-2, -1))
-        return np.asarray(loss + self.strong_convexity / 2 * (theta**2).sum(axis=-1))
-
-    def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """grad f at theta (..., d); same shape."""
-        margins = np.einsum("imd,...d->...im", self.x, theta) * self.y
-        pull = np.einsum("...im,imd->...d", -self.y * sigmoid(-margins), self.x)
-        return np.asarray(pull / self.y.size + self.strong_convexity * theta)
-
-    def minimum(self) -> tuple[np.ndarray, float]:
-        """The minimiser of f, (d,), and the value there."""
-        from scipy.optimize import minimize
-
-        def risk(theta: np.ndarray) -> float:
-            return float(self.value(theta))
-
-        start = np.zeros(self.x.shape[2])
-        options: Any = {"ftol": 1e-15, "gtol": 1e-10}
-        found = minimize(risk, start, jac=self.gradient, method="L-BFGS-B", options=options)
-        return found.x, float(found.fun)
-
-
 def breast_cancer_risk(devices: int, strong_convexity: float) -> LogisticRisk:
     """The embedded records, in equal parts for each device."""
-    from fedpriv.data.breast_cancer import BreastCancer
-    from fedpriv.util.streams import Streams
-
-    records = BreastCancer().load(Streams(0)).train
-    x, y = bounded_features(records)
+    x, y = bounded_breast_cancer()
     each = len(x) // devices
     used = slice(0, each * devices)
-    shape = (devices, each)
-    return LogisticRisk(x[used].reshape(*shape, -1), y[used].reshape(shape), strong_convexity)
+    counts = np.full(devices, each)
+    parts = x[used].reshape(devices, each, -1), y[used].reshape(devices, each)
+    return LogisticRisk(*parts, counts, strong_convexity)
+
+
+def gradient_variance(risk: LogisticRisk) -> float:
+    """beta^2, bound on the variance of a record's gradient: it differs from the regulariser's by at
+    most |x|. Parts are of equal sizes."""
+    return float((risk.x**2).sum(axis=2).mean(axis=1).max())
 
 
 def measure(
@@ -175,7 +140,7 @@ def measure(
             rows = order[..., part : part + setting.batch_size]
             x = risk.x[chosen[..., None], rows]
             y = risk.y[chosen[..., None], rows]
-            pull = -y * sigmoid(-y * np.einsum("crbd,crd->crb", x, models))
+            pull = -y * expit(-y * np.einsum("crbd,crd->crb", x, models))
             gradients = (
                 np.einsum("crb,crbd->crd", pull, x) / setting.batch_size
                 + risk.strong_convexity * models
@@ -185,3 +150,44 @@ def measure(
             )
         theta = models.mean(axis=1)
     return gaps / setting.iterations, squares / setting.iterations
+
+
+def average_variance(
+    gradients: np.ndarray, *, cohort: int, noise: float, variance: float, batch_size: int
+) -> float:
+    """Lemma 7, equation (18): bound on E |mean over r of v_i - mean over n of grad f_i|^2.
+
+    gradients: grad f_i of all devices, (n, d).
+    cohort: r.
+    noise: sigma.
+    variance: beta^2.
+    batch_size: gamma.
+    """
+    n, d = gradients.shape
+    chosen = 4 * (n - cohort) ** 2 / n**3 * float((gradients**2).sum())
+    return float(d * noise**2 / cohort + variance / batch_size + chosen)
+
+
+def network_error(
+    gradients: Sequence[np.ndarray],
+    *,
+    lr: float,
+    cohort: int,
+    noise: float,
+    variance: float,
+    batch_size: int,
+) -> float:
+    """Lemma 8, equation (19): bound on the mean squared distance of the chosen devices' models from
+    their average.
+
+    gradients: grad f_i at the models before each of the s steps since the round's start, s arrays
+        (n, d).
+    lr: eta.
+    The others as in `average_variance`.
+    """
+    steps = len(gradients)
+    n, d = gradients[0].shape
+    random = d * noise**2 * (cohort + 1) / cohort + 2 * variance / batch_size
+    squares = sum(float((each**2).sum()) for each in gradients)
+    devices = (2 * (n - cohort) ** 2 + n**2) / n**3
+    return float(lr**2 * (2 * steps**2 * random + 4 * steps * devices * squares))

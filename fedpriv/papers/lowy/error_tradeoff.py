@@ -12,20 +12,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedpriv.papers.experiments import run_experiment
 from fedpriv.papers.lowy.method_choice import (
-    COLUMNS,
-    GAIN_COLUMNS,
     LOCAL,
     MINIBATCH,
     SPIDER,
-    Choice,
     choose,
     compare_with_spider,
 )
-from fedpriv.reports.canvas import Axes, grid_and_legend, plain_ticks, plt, save
+from fedpriv.reports.canvas import grid_and_legend, plain_ticks, plt, save
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import write_table
 
 NOT_PRIVATE = ("algo.calibration=given", "algo.epsilon=10")
 """The epsilon of the file, which takes the experiment's sweep away: given noise has no target."""
@@ -79,62 +77,62 @@ def draw(folder: Path, *, title: Title) -> None:
     """Write choices.csv, gains.csv and figure.png from the runs below a folder."""
     runs = find_runs([folder])
     choices = choose(runs)
-    write_table(folder / "choices.csv", COLUMNS, (vars(choice).values() for choice in choices))
-    gains = compare_with_spider(choices)
-    write_table(folder / "gains.csv", GAIN_COLUMNS, (gain.cells() for gain in gains))
+    choices.to_csv(folder / "choices.csv", index=False)
+    compare_with_spider(choices).to_csv(folder / "gains.csv", index=False)
     counts = sorted({run.records for run in runs if run.records is not None})
     records = f"{counts[-1]:,} training records" if counts else ""
     named = ", ".join(filter(None, (title(runs[0].config["data"]["root"]), records)))
     draw_choices(choices, folder / "figure.png", title=named)
 
 
-def draw_choices(choices: list[Choice], out: Path, *, title: str) -> None:
+def draw_choices(choices: pd.DataFrame, out: Path, *, title: str) -> None:
     """Draw test errors for each calibration, and the certified epsilon of the paper's noise."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
     figure.suptitle(title, fontsize=11)
     axes[1].sharey(axes[0])
+    by_noise = {
+        (calibration, method): choices.query("calibration == @calibration and method == @method")
+        for calibration in (*CALIBRATIONS, "given")
+        for method in LOOKS
+    }
     for axis, (calibration, name) in zip(axes, CALIBRATIONS.items()):
         for method, look in LOOKS.items():
-            own = [c for c in choices if c.method == method]
-            here = [c for c in own if c.calibration == calibration]
-            if here:
-                x, means, stds = zip(*((c.epsilon, c.error, c.deviation) for c in here))
-                axis.errorbar(x, means, stds, capsize=3, ms=4, label=method, **look)
-            for free in (c for c in own if c.calibration == "given"):
+            here = by_noise[calibration, method]
+            if len(here):
+                points = here["epsilon"], here["error"], here["deviation"]
+                axis.errorbar(*points, capsize=3, ms=4, label=method, **look)
+            for error in by_noise["given", method]["error"]:
                 label = f"{method}, not private"
-                axis.axhline(free.error, color=look["color"], ls=":", lw=1.2, label=label)
+                axis.axhline(error, color=look["color"], ls=":", lw=1.2, label=label)
         axis.set(title=name, xlabel=f"epsilon of the server, {AXIS_WORDS[calibration]}")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test error")
     axes[0].legend(fontsize=8)
-    _draw_certified(axes[2], [c for c in choices if c.calibration == "paper"])
+    certified = axes[2]
+    for method, look in LOOKS.items():
+        here = by_noise["paper", method]
+        if len(here):
+            certified.plot(here["epsilon"], here["certified"], label=method, ms=4, **look)
+    claimed = sorted({*choices[choices["calibration"] == "paper"]["epsilon"]})
+    certified.plot(claimed, claimed, color="0.5", ls=":", label="as claimed")
+    certified.set(
+        title="the paper's noise: certified",
+        xlabel="epsilon of the server, claimed",
+        ylabel="certified",
+        yscale="log",
+    )
+    grid_and_legend(certified, 8)
     for axis in axes:
         axis.set_xscale("log")
-        plain_ticks(axis, sorted({c.epsilon for c in choices if c.calibration != "given"}))
+        plain_ticks(axis, sorted({*choices[choices["calibration"] != "given"]["epsilon"]}))
     figure.supxlabel(_footnote(choices), fontsize=7)
     save(figure, out)
 
 
-def _draw_certified(axis: Axes, choices: list[Choice]) -> None:
-    """Certified against claimed epsilon, for the paper's noise."""
-    for method, look in LOOKS.items():
-        here = [(c.epsilon, c.certified) for c in choices if c.method == method]
-        if here:
-            axis.plot(*zip(*here), label=method, ms=4, **look)
-    claimed = sorted({c.epsilon for c in choices})
-    axis.plot(claimed, claimed, color="0.5", ls=":", label="as claimed")
-    axis.set(
-        title="the paper's noise: certified", xlabel="epsilon of the server, claimed", yscale="log"
-    )
-    axis.set_ylabel("certified")
-    grid_and_legend(axis, 8)
-
-
-def _footnote(choices: list[Choice]) -> str:
-    splits = sorted({choice.splits for choice in choices})
-    number = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
-    of = "one split" if splits == [1] else f"mean and deviation over {number} splits"
+def _footnote(choices: pd.DataFrame) -> str:
+    ends = " to ".join(dict.fromkeys(f"{end}" for end in choices["splits"].agg(["min", "max"])))
+    of = "one split" if ends == "1" else f"mean and deviation over {ends} splits"
     return (
-        f"{of}, delta = {choices[0].delta:.3g}, unit record, adjacency replace; "
+        f"{of}, delta = {choices['delta'].iloc[0]:.3g}, unit record, adjacency replace; "
         "step size, clip and variant chosen by the training loss, which no epsilon covers"
     )

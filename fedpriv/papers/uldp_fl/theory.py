@@ -22,41 +22,29 @@ private.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import expit
 
-from fedpriv.papers.logistic import bounded_features, sigmoid
+from fedpriv.papers.logistic import LogisticRisk, bounded_breast_cancer
 
 BATCH = 4
 
 
 @dataclass(frozen=True)
-class PairRisks:
-    """f, the mean over N pairs of a user and a silo of f_su, the logistic loss on the pair's
-    records.
+class PairRisks(LogisticRisk):
+    """f, the mean over the N pairs of a user and a silo of f_su. Features have norms of at most 1.
 
-    x: features with |x| <= 1, (N, m, d); only the first counts[i] rows of pair i count.
-    y: labels -1 and 1, (N, m).
-    counts: records of each pair, at least 1, (N,).
     users: each pair's user, (N,).
     silos: number of silos.
     """
 
-    x: np.ndarray
-    y: np.ndarray
-    counts: np.ndarray
-    users: np.ndarray
-    silos: int
+    users: np.ndarray = field(kw_only=True)
+    silos: int = field(kw_only=True)
 
     gradient_bound = 1.0
     """G: a record's gradient is x times a number below 1."""
-
-    @property
-    def smoothness(self) -> float:
-        """L, of every f_su."""
-        hessians = np.einsum("nmd,nme,nm->nde", self.x, self.x, self._shares()) / 4
-        return float(np.linalg.eigvalsh(hessians).max())
 
     def weights(self, by_records: bool) -> np.ndarray:
         """w_su, (N,): 1 / |S|, or a pair's share of its user's records. A user's weights sum to
@@ -64,17 +52,6 @@ class PairRisks:
         if by_records:
             return np.asarray(self.counts / np.bincount(self.users, self.counts)[self.users])
         return np.full(len(self.counts), 1 / self.silos)
-
-    def value(self, theta: np.ndarray) -> np.ndarray:
-        """f at theta (copies, d); shape (copies,)."""
-        margins = np.einsum("nmd,cd->cnm", self.x, theta) * self.y
-        losses = np.einsum("cnm,nm->c", np.logaddexp(0, -margins), self._shares())
-        return np.asarray(losses / len(self.counts))
-
-    def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """grad f at theta (d,); same shape."""
-        pulls = -self.y * sigmoid(-self.y * (self.x @ theta)) * self._shares()
-        return np.asarray(np.einsum("nm,nmd->d", pulls, self.x) / len(self.counts))
 
     def deltas(
         self, theta: np.ndarray, setting: UldpAvgSetting, copies: int, rng: np.random.Generator
@@ -89,14 +66,9 @@ class PairRisks:
             rows = rng.integers(self.counts[:, None], size=(copies, len(self.counts), BATCH))
             x = self.x[pairs, rows]
             y = self.y[pairs, rows]
-            pulls = -y * sigmoid(-y * np.einsum("cnbd,cnd->cnb", x, theta + moved))
+            pulls = -y * expit(-y * np.einsum("cnbd,cnd->cnb", x, theta + moved))
             moved -= setting.local_lr / BATCH * np.einsum("cnb,cnbd->cnd", pulls, x)
         return moved
-
-    def _shares(self) -> np.ndarray:
-        """Each record's share of its pair's mean loss, (N, m)."""
-        counts = self.counts[:, None]
-        return np.asarray((np.arange(self.x.shape[1]) < counts) / counts)
 
 
 @dataclass(frozen=True)
@@ -230,8 +202,7 @@ def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
     records = data.load(Streams(0)).train
     owned = Zipf(users, silos, alpha_silo=0.5, local_test=0.0).allocate(records, data, Streams(0))
     counts = owned.counts()
-    assert counts.min() >= 1
-    x, y = bounded_features(records)
+    x, y = bounded_breast_cancer()
     padded_x = np.zeros((silos * users, counts.max(), x.shape[1]))
     padded_y = np.ones((silos * users, counts.max()))
     for pair, (silo, user) in enumerate(np.ndindex(silos, users)):
@@ -239,4 +210,4 @@ def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
         padded_x[pair, : len(own)] = x[own]
         padded_y[pair, : len(own)] = y[own]
     pair_users = np.tile(np.arange(users), silos)
-    return PairRisks(padded_x, padded_y, counts.reshape(-1), pair_users, silos)
+    return PairRisks(padded_x, padded_y, counts.reshape(-1), users=pair_users, silos=silos)
