@@ -9,27 +9,24 @@ docs/study.md; tests compare it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.papers.study.methods import RECORD, USER
-from fedpriv.papers.study.orders import check_orders
 from fedpriv.papers.study.table import (
-    COLUMNS,
-    ReferenceComparison,
-    StudyRow,
     baselines,
-    cells,
+    check_orders,
     compare_with_reference,
     epsilons,
-    from_cells,
     read,
+    write,
 )
-from fedpriv.reports.number_table import read_table, write_table
+from fedpriv.papers.study.table import rows as table_rows
 
 TABLE = Path(__file__).parents[1] / "results" / "study.csv"
-Measured = dict[str, list[StudyRow]]
-"""Rows by the name of the data."""
+Measured = dict[str, pd.DataFrame]
+"""The study's table by the name of the data."""
 
 
 def main(words: list[str]) -> None:
@@ -38,17 +35,14 @@ def main(words: list[str]) -> None:
     measured = (table() if TABLE.exists() else {}) | {
         data: read(one / "study.csv") for data, one in folders.items()
     }
-    rows = ([data, *cells(row)] for data, rows in measured.items() for row in rows)
-    write_table(TABLE, ("data", *COLUMNS), rows)
+    write(pd.concat(measured, names=["data"]).reset_index("data"), TABLE)
     print(page(table()))
 
 
 def table(path: Path = TABLE) -> Measured:
     """The rows of the table."""
-    measured: Measured = {}
-    for line in read_table(path):
-        measured.setdefault(line["data"], []).append(from_cells(line))
-    return measured
+    groups = read(path).groupby("data", sort=False)
+    return {str(data): rows.drop(columns="data") for data, rows in groups}
 
 
 def page(measured: Measured) -> str:
@@ -62,30 +56,23 @@ def page(measured: Measured) -> str:
     return "\n\n".join(parts)
 
 
-def errors(rows: Sequence[StudyRow], unit: str) -> str:
+def errors(rows: pd.DataFrame, unit: str) -> str:
     """Test errors in per cent: a row for each method, a column for each epsilon."""
     known = epsilons(rows)
-    by_epsilon = {
-        epsilon: {one.row.method: one for one in compare_with_reference(rows, unit, epsilon)}
-        for epsilon in known
-    }
-    least = {
-        epsilon: min(one.row.mean for one in found.values())
-        for epsilon, found in by_epsilon.items()
-        if found
-    }
+    by_epsilon = {epsilon: compare_with_reference(rows, unit, epsilon) for epsilon in known}
+    cells = {epsilon: _cells(found) for epsilon, found in by_epsilon.items()}
     lines = _head("method", *(f"epsilon {epsilon:g}" for epsilon in known))
-    for method in by_epsilon[known[-1]]:
-        shown = (_cell(by_epsilon[epsilon].get(method), least.get(epsilon)) for epsilon in known)
+    for method in by_epsilon[known[-1]]["method"]:
+        shown = (cells[epsilon].get(method, "") for epsilon in known)
         lines.append(f"| {method} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
-def without_privacy(rows: Sequence[StudyRow]) -> str:
+def without_privacy(rows: pd.DataFrame) -> str:
     """The errors of methods without noise."""
     return ", ".join(
         f"{free.method} {100 * free.mean:.1f} ± {100 * free.deviation:.1f}"
-        for free in baselines(rows)
+        for free in table_rows(baselines(rows))
     )
 
 
@@ -93,15 +80,16 @@ def _head(*names: str) -> list[str]:
     return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
 
 
-def _cell(one: ReferenceComparison | None, least: float | None) -> str:
-    """The verdict beside the reference where the difference is significant; the smallest mean error
-    of a column, and what is significantly better than the reference, in bold."""
-    if one is None:
-        return ""
-    text = f"{100 * one.row.mean:.1f} ± {100 * one.row.deviation:.1f}"
-    if one.row.mean == least or one.verdict == "better":
-        text = f"**{text}**"
-    return text if one.verdict == "not resolved" else f"{text} {one.verdict}"
+def _cells(found: pd.DataFrame) -> dict[str, str]:
+    """By method: the verdict beside the reference where the difference is significant; the smallest
+    mean error, and what is significantly better than the reference, in bold."""
+    cells = {}
+    for one in table_rows(found):
+        text = f"{100 * one.mean:.1f} ± {100 * one.deviation:.1f}"
+        if one.mean == found["mean"].min() or one.verdict == "better":
+            text = f"**{text}**"
+        cells[one.method] = text if one.verdict == "not resolved" else f"{text} {one.verdict}"
+    return cells
 
 
 def reported(measured: Measured) -> str:
@@ -110,7 +98,7 @@ def reported(measured: Measured) -> str:
     lines = _head("data", "unit", "errs less, a paper says", *(f"epsilon {one:g}" for one in known))
     for data, rows in measured.items():
         verdicts: dict[tuple[str, ...], list[str]] = {}
-        for one in check_orders(rows):
+        for one in table_rows(check_orders(rows)):
             order = data, one.unit, f"{one.first} than {one.second}"
             verdicts.setdefault(order, []).append(one.verdict)
         lines += [f"| {' | '.join((*order, *found))} |" for order, found in verdicts.items()]

@@ -1,19 +1,25 @@
 """The study of all papers' methods: noise, tuning, comparison, picture."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm, ttest_rel
 
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.study import study
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
-from fedpriv.papers.study.orders import check_orders
 from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.study import StudyProfile, StudySetting, Trial, choose
-from fedpriv.papers.study.table import StudyRow, baselines, compare_with_reference, read, write
+from fedpriv.papers.study.table import (
+    baselines,
+    check_orders,
+    compare_with_reference,
+    read,
+    table_of,
+    write,
+)
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import one_experiment
 
@@ -70,28 +76,10 @@ def test_noise_that_is_searched_for_is_that_of_the_gaussian_mechanism(name, unit
 
 
 def row(method, errors, **changes):
-    numbers = {
-        "certified": 3.0,
-        "server": 3.0,
-        "claimed": math.nan,
-        "train_loss": 0.1,
-        "delta": 1e-5,
-    }
-    usual = StudyRow(
-        unit=USER,
-        method=method,
-        paper="",
-        protects=USER,
-        epsilon=3.0,
-        errors=tuple(errors),
-        losses=tuple(errors),
-        seeds=tuple(range(len(errors))),
-        settings="algo.clip=1",
-        rounds=4,
-        records=10,
-        **numbers,
-    )
-    return replace(usual, **changes)
+    usual = {"unit": USER, "method": method, "paper": "", "protects": USER, "epsilon": 3.0}
+    usual |= {"certified": 3.0, "server": 3.0, "claimed": math.nan, "errors": tuple(errors)}
+    usual |= {"losses": tuple(errors), "seeds": tuple(range(len(errors))), "train_loss": 0.1}
+    return usual | {"settings": "", "delta": 1e-5, "rounds": 4, "records": 10} | changes
 
 
 REFERENCE = row("ULDP-AVG-w", [0.10, 0.12, 0.11, 0.13])
@@ -101,66 +89,50 @@ FREE = row("FedAvg", [0.05, 0.05], unit=NOTHING, epsilon=math.inf, certified=mat
 
 
 def test_methods_are_told_apart_by_paired_tests_with_holms_correction():
-    found = {
-        one.row.method: one
-        for one in compare_with_reference([WORSE, REFERENCE, ALIKE, FREE], USER, 3.0)
+    table = table_of([WORSE, REFERENCE, ALIKE, FREE])
+    found = compare_with_reference(table, USER, 3.0).set_index("method")
+    raw = [ttest_rel(one["errors"], REFERENCE["errors"]).pvalue for one in (WORSE, ALIKE)]
+    assert found["p"][["ULDP-AVG", "MB-SGD"]].tolist() == pytest.approx([2 * raw[0], raw[1]])
+    assert found["verdict"].to_dict() == {
+        "ULDP-AVG-w": "not resolved",
+        "MB-SGD": "not resolved",
+        "ULDP-AVG": "worse",
     }
-    raw = {one: ttest_rel(one.errors, REFERENCE.errors).pvalue for one in (WORSE, ALIKE)}
-    assert found["ULDP-AVG"].p == pytest.approx(2 * raw[WORSE])
-    assert found["MB-SGD"].p == pytest.approx(raw[ALIKE])
-    assert [found[name].verdict for name in ("ULDP-AVG", "MB-SGD", "ULDP-AVG-w")] == [
-        "worse",
-        *["not resolved"] * 2,
-    ]
-    assert list(found) == ["ULDP-AVG-w", "MB-SGD", "ULDP-AVG"]  # by their means
+    assert list(found.index) == ["ULDP-AVG-w", "MB-SGD", "ULDP-AVG"]  # by their means
 
 
 def test_who_hides_a_user_hides_its_records():
     record = row("MB-SGD", [0.1, 0.1, 0.2], unit=RECORD)
-    variant = replace(ALIKE, method="MB-SGD with k=1")
-    found = [
-        one.row.method
-        for one in compare_with_reference([WORSE, ALIKE, variant, record], RECORD, 3.0)
-    ]
-    assert sorted(found) == ["MB-SGD", "ULDP-AVG"]
-    assert {
-        one.row.errors for one in compare_with_reference([WORSE, ALIKE, record], RECORD, 3.0)
-    } == {
-        WORSE.errors,
-        record.errors,
-    }
+    variant = ALIKE | {"method": "MB-SGD with k=1"}
+    found = compare_with_reference(table_of([WORSE, ALIKE, variant, record]), RECORD, 3.0)
+    errors = dict(zip(found["method"], found["errors"]))
+    assert errors == {"MB-SGD": record["errors"], "ULDP-AVG": WORSE["errors"]}
 
 
 def test_the_papers_orders_are_confirmed_refuted_or_not_resolved():
     alike = row("ULDP-SGD", [0.21, 0.22, 0.211, 0.231])
     record = [
-        replace(one, unit=RECORD)
-        for one in (row("SPIDER", WORSE.errors), row("MB-SGD", REFERENCE.errors))
+        row("SPIDER", WORSE["errors"], unit=RECORD),
+        row("MB-SGD", REFERENCE["errors"], unit=RECORD),
     ]
-    found = {
-        (one.first, one.second): one for one in check_orders([WORSE, REFERENCE, alike, *record])
+    found = check_orders(table_of([WORSE, REFERENCE, alike, *record]))
+    found = found.set_index(["first", "second"])
+    assert found["verdict"].to_dict() == {
+        ("ULDP-AVG-w", "ULDP-AVG"): "confirmed",
+        ("ULDP-AVG", "ULDP-SGD"): "not resolved",
+        ("SPIDER", "MB-SGD"): "refuted",
     }
-    assert set(found) == {
-        ("ULDP-AVG-w", "ULDP-AVG"),
-        ("ULDP-AVG", "ULDP-SGD"),
-        ("SPIDER", "MB-SGD"),
-    }
-    assert found["ULDP-AVG-w", "ULDP-AVG"].verdict == "confirmed"
-    assert found["SPIDER", "MB-SGD"].verdict == "refuted"
-    assert found["ULDP-AVG", "ULDP-SGD"].verdict == "not resolved"
-    raw = ttest_rel(WORSE.errors, REFERENCE.errors).pvalue
-    assert found["SPIDER", "MB-SGD"].p == pytest.approx(3 * raw)
+    raw = ttest_rel(WORSE["errors"], REFERENCE["errors"]).pvalue
+    assert found["p"]["SPIDER", "MB-SGD"] == pytest.approx(3 * raw)
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path):
-    rows = [REFERENCE, FREE]
-    write(rows, tmp_path / "study.csv")
+    table = table_of([REFERENCE, FREE])
+    write(table, tmp_path / "study.csv")
     back = read(tmp_path / "study.csv")
-    assert [vars(one) | {"claimed": 0} for one in back] == [
-        vars(one) | {"claimed": 0} for one in rows
-    ]
-    assert math.isnan(back[0].claimed)
-    assert baselines(back) == back[1:]
+    back = back.fillna({"paper": "", "settings": ""})
+    pd.testing.assert_frame_equal(back, table, check_dtype=False)
+    assert baselines(back)["method"].tolist() == ["FedAvg"]
 
 
 class Ended:
@@ -213,42 +185,35 @@ def test_every_method_runs_with_its_words(tmp_path):
 def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
     chosen = [BY_NAME[name] for name in ("ULDP-AVG-w", "MB-SGD", "FedAvg")]
     monkeypatch.setattr(study, "METHODS", chosen)
-    rows = study.study(WORDS, tmp_path, StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
-    assert [(one.method, one.unit) for one in rows] == [
+    profile = StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8))
+    table = study.study(WORDS, tmp_path, profile)
+    assert [*zip(table["method"], table["unit"])] == [
         ("ULDP-AVG-w", USER),
         ("MB-SGD", USER),
         ("MB-SGD", RECORD),
         ("FedAvg", NOTHING),
     ]
-    for one in rows:
-        assert one.seeds == (7, 8)
-        assert np.isfinite(one.errors).all()
-        assert one.settings.split()[0] in (
-            "algo.global_lr=0.3",
-            "algo.global_lr=0.1",
-            "algo.local_lr=0.1",
-        )
-    assert math.isinf(rows[0].server)  # it sees the users' weights
-    assert rows[1].certified == pytest.approx(3, rel=1e-3)
-    assert rows[1].server > rows[1].certified
-    assert rows[1].records < rows[2].records == rows[0].records
-    assert math.isinf(rows[3].certified)
-    draw(rows, tmp_path / "figure.png", title="small")
+    assert {*table["seeds"]} == {(7, 8)}
+    assert np.isfinite(table["mean"]).all()
+    tuned = {"algo.global_lr=0.3", "algo.global_lr=0.1", "algo.local_lr=0.1"}
+    assert {*table["settings"].str.split().str[0]} <= tuned
+    certified, server, records = (table[key] for key in ("certified", "server", "records"))
+    assert math.isinf(server[0])  # it sees the users' weights
+    assert certified[1] == pytest.approx(3, rel=1e-3)
+    assert server[1] > certified[1]
+    assert records[1] < records[2] == records[0]
+    assert math.isinf(certified[3])
+    draw(table, tmp_path / "figure.png", title="small")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    again = study.study(WORDS, tmp_path, StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8)))
-    assert [one.errors for one in again] == [one.errors for one in rows]
+    again = study.study(WORDS, tmp_path, profile)
+    assert again["errors"].tolist() == table["errors"].tolist()
 
 
 def test_the_figures_command_leaves_table_and_picture(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        study, "study", lambda *what: asked.append(what) or [REFERENCE, WORSE, FREE]
-    )
+    table = table_of([REFERENCE, WORSE, FREE])
+    monkeypatch.setattr(study, "study", lambda *what: asked.append(what) or table)
     FIGURES["study/breast_cancer"](tmp_path, "paper")
     assert asked == [(("experiment=study/breast_cancer",), tmp_path, study.PROFILES["paper"])]
-    assert [one.method for one in read(tmp_path / "study.csv")] == [
-        "ULDP-AVG-w",
-        "ULDP-AVG",
-        "FedAvg",
-    ]
+    assert read(tmp_path / "study.csv")["method"].tolist() == table["method"].tolist()
     assert (tmp_path / "figure.png").exists()

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,7 @@ from scipy.stats import ttest_rel
 
 from fedpriv.papers.ledger.entries import entries
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, USER
-from fedpriv.papers.study.orders import check_orders
-from fedpriv.papers.study.table import compare_with_reference, epsilons
+from fedpriv.papers.study.table import check_orders, compare_with_reference, epsilons
 from scripts.measured_study import page, table
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def test_the_page_says_what_the_table_holds():
 @pytest.mark.parametrize("data", MEASURED)
 def test_every_method_is_there_at_every_epsilon_of_every_unit_that_it_certifies(data):
     rows = MEASURED[data]
-    there = {(row.method, row.unit, row.epsilon) for row in rows}
+    there = {*zip(rows["method"], rows["unit"], rows["epsilon"])}
     known = epsilons(rows)
     assert set(known) >= {1, 10}
     for method in METHODS:
@@ -36,7 +36,7 @@ def test_every_method_is_there_at_every_epsilon_of_every_unit_that_it_certifies(
 
 @pytest.mark.parametrize("data", MEASURED)
 def test_nobody_spends_more_than_the_others(data):
-    for row in MEASURED[data]:
+    for row in MEASURED[data].itertuples():
         if row.unit == NOTHING:
             assert math.isinf(row.certified)
         else:
@@ -47,24 +47,17 @@ def test_nobody_spends_more_than_the_others(data):
 
 def test_who_is_told_apart_is_by_tests_on_the_tables_own_numbers():
     """Holm's first step by hand: the smallest p times how many there are."""
-    rows = MEASURED["breast_cancer"]
-    beside = compare_with_reference(rows, USER, 3.0)
-    [reference] = [one.row for one in beside if one.row.method == "ULDP-AVG-w"]
-    raw = [
-        ttest_rel(one.row.errors, reference.errors).pvalue
-        for one in beside
-        if one.row is not reference
-    ]
-    assert min(one.p for one in beside if not math.isnan(one.p)) == pytest.approx(
-        min(raw) * len(raw), rel=1e-6
-    )
+    beside = compare_with_reference(MEASURED["breast_cancer"], USER, 3.0).set_index("method")
+    errors = beside["errors"].drop("ULDP-AVG-w")
+    raw = [ttest_rel(each, beside["errors"]["ULDP-AVG-w"]).pvalue for each in errors]
+    assert beside["p"].min() == pytest.approx(min(raw) * len(raw), rel=1e-6)
 
 
 @pytest.mark.parametrize("data", MEASURED)
 def test_the_verdict_is_that_of_the_papers_orders(data):
     """Refuted as soon as one of them is the other way round beyond chance."""
     one = entries()[f"study/{data}"].answers["conclusion"]
-    kinds = Counter(order.verdict for order in check_orders(MEASURED[data]))
+    kinds = Counter(check_orders(MEASURED[data])["verdict"])
     assert one.answer == ("no" if kinds["refuted"] else "not resolved")
     assert one.found.startswith(
         f"{kinds['confirmed']} of {kinds.total()} orders at equal certificates hold, "
@@ -80,12 +73,9 @@ SAID = " ".join(
 
 def percent(method, unit):
     """Mean errors at epsilon 1, 3 and 10 as the page writes them."""
-    known = epsilons(ROWS)
-    by_epsilon = [
-        {one.row.method: one.row.mean for one in compare_with_reference(ROWS, unit, epsilon)}
-        for epsilon in known
-    ]
-    return [f"{100 * errors[method]:.1f}" for errors in by_epsilon]
+    tables = (compare_with_reference(ROWS, unit, epsilon) for epsilon in epsilons(ROWS))
+    means = (table.set_index("method")["mean"] for table in tables)
+    return [f"{100 * errors[method]:.1f}" for errors in means]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +99,7 @@ def test_findings_have_the_tables_other_numbers():
         in SAID
     )
     assert all(
-        compare_with_reference(ROWS, USER, epsilon)[0].row.method == "ULDP-AVG-w"
+        compare_with_reference(ROWS, USER, epsilon)["method"].iloc[0] == "ULDP-AVG-w"
         for epsilon in (1, 3, 10)
     )
     spider, plain = percent("SPIDER", RECORD), percent("MB-SGD", RECORD)
@@ -121,52 +111,47 @@ def test_findings_have_the_tables_other_numbers():
     assert "({} and {} at epsilon 10, in place of {} and {})".format(*few, *usual) in SAID
 
 
+def verdicts(unit, epsilon):
+    return compare_with_reference(ROWS, unit, epsilon).set_index("method")["verdict"]
+
+
 def test_findings_have_the_tables_verdicts():
-    for unit in (USER, RECORD):
-        for epsilon in (1, 3, 10):
-            assert not any(
-                one.verdict == "better" for one in compare_with_reference(ROWS, unit, epsilon)
-            )
-            told = {
-                one.row.method: one.verdict for one in compare_with_reference(ROWS, unit, epsilon)
-            }
-            near = (
-                ("ULDP-AVG", "ULDP-SGD", "DP-SGD")
-                if unit == USER
-                else ("DP-SGD", "ULDP-GROUP", "DP-ERM", "CDP-FedAvg")
-            )
-            assert {told[method] for method in (*near, "ULDP-AVG-w")} == {"not resolved"}
-    at_ten = {one.row.method: one.verdict for one in compare_with_reference(ROWS, USER, 10)}
-    assert {at_ten[method] for method in ("MB-SGD", "DP-ERM", "CDP-FedAvg")} == {"worse"}
-    held = {(one.first, one.second, one.epsilon): one.verdict for one in check_orders(ROWS)}
+    near = {
+        USER: ["ULDP-AVG", "ULDP-SGD", "DP-SGD", "ULDP-AVG-w"],
+        RECORD: ["DP-SGD", "ULDP-GROUP", "DP-ERM", "CDP-FedAvg", "ULDP-AVG-w"],
+    }
+    for unit, epsilon in product((USER, RECORD), (1, 3, 10)):
+        told = verdicts(unit, epsilon)
+        assert "better" not in {*told}
+        assert {*told[near[unit]]} == {"not resolved"}
+    assert {*verdicts(USER, 10)[["MB-SGD", "DP-ERM", "CDP-FedAvg"]]} == {"worse"}
+    held = check_orders(ROWS).set_index(["first", "second", "epsilon"])["verdict"].sort_index()
     assert {held["SPIDER", "MB-SGD", 10], held["CDP-FedAvg", "DP-SGD", 10]} == {"refuted"}
-    assert [held["ULDP-AVG", "ULDP-SGD", epsilon] for epsilon in (1, 3, 10)] == [
+    assert held["ULDP-AVG", "ULDP-SGD"].tolist() == [
         "confirmed",
         *["not resolved"] * 2,
     ]
-    assert [held["ULDP-AVG", "ULDP-NAIVE", epsilon] for epsilon in (1, 3, 10)] == [
+    assert held["ULDP-AVG", "ULDP-NAIVE"].tolist() == [
         *["confirmed"] * 2,
         "not resolved",
     ]
     for pair in (("ULDP-AVG-w", "ULDP-AVG"), ("ULDP-AVG", "ULDP-GROUP")):
-        assert {held[(*pair, epsilon)] for epsilon in (1, 3, 10)} == {"not resolved"}
+        assert {*held[pair]} == {"not resolved"}
 
 
 def test_findings_have_the_tables_epsilons():
-    here = [row for row in ROWS if row.epsilon == 3 and " with " not in row.method]
-    larger = [row.server for row in here if 1.01 * row.certified < row.server < math.inf]
+    here = ROWS[(ROWS["epsilon"] == 3) & ~ROWS["method"].str.contains(" with ")]
+    server = here["server"]
+    larger = server[(1.01 * here["certified"] < server) & (server < math.inf)]
     assert (
-        f"certified {min(larger):.1f} to {max(larger):.1f} where the model is certified 3" in SAID
+        f"certified {larger.min():.1f} to {larger.max():.1f} where the model is certified 3" in SAID
     )
-    claims = {row.claimed: row.method for row in here if not math.isnan(row.claimed)}
-    low, high = min(claims), max(claims)
+    claims = here.dropna(subset="claimed").sort_values("claimed").set_index("claimed")["method"]
+    low, high = claims.index[0], claims.index[-1]
     assert f"from {low:.2f} ({claims[low]}) to {high:.1f} ({claims[high]})" in SAID
-    assert (
-        f"Uldp-FL's {next(row.claimed for row in here if row.method == 'ULDP-AVG'):.1f} is no error"
-        in SAID
-    )
+    assert f"Uldp-FL's {claims.index[claims == 'ULDP-AVG'][0]:.1f} is no error" in SAID
 
 
 def test_nearly_all_clips_are_the_smaller_one():
-    clips = [row.settings.partition("clip=")[2] for row in ROWS if row.unit != NOTHING]
-    assert clips.count("0.3") > 0.9 * len(clips)
+    clips = ROWS[ROWS["unit"] != NOTHING]["settings"].str.endswith("clip=0.3")
+    assert clips.mean() > 0.9

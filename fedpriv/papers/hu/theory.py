@@ -14,8 +14,9 @@ eta L). `printed=False` keeps the proof's terms.
 
 Lemmas 7 and 8 bound what the average over the chosen devices can be off by. A uniformly random set
 of r of n devices is averaged. v_i is device i's noisy batch gradient: its mean is grad f_i, a batch
-of gamma records adds a variance of at most beta^2 / gamma, the noise d sigma^2. Every device's model is read as what it would be if the device had been chosen; then the
-set does not depend on the models, and both lemmas hold:
+of gamma records adds a variance of at most beta^2 / gamma, the noise d sigma^2. Every device's
+model is read as what it would be if the device had been chosen; then the set does not depend on
+the models, and both lemmas hold:
 
 - Lemma 7. Noise and batches give at most (d sigma^2 + beta^2 / gamma) / r. Drawing r of n gives
   (n - r) / (r (n - 1)) times the mean of |grad f_i - grad f|^2, and n^2 <= 4 r (n - 1) (n - r) for

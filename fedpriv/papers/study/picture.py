@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from fedpriv.papers.study.methods import METHODS, RECORD, RECORDS_PER_USER, USER
 from fedpriv.papers.study.table import (
     REFERENCES,
-    StudyRow,
     baselines,
     compare_with_reference,
     epsilons,
+    rows,
 )
 from fedpriv.reports.canvas import Axes, plain_ticks, plt, save
 
@@ -42,10 +43,10 @@ EPSILON_LOOKS: dict[str, dict[str, Any]] = {
 BASELINE_LOOK: dict[str, Any] = {"color": "k", "marker": "D", "ms": 4}
 
 
-def draw(rows: Sequence[StudyRow], out: Path, *, title: str) -> None:
-    """Draw the study's rows into a file."""
+def draw(table: pd.DataFrame, out: Path, *, title: str) -> None:
+    """Draw the study's table into a file."""
     papers = [one.paper for one in METHODS]
-    known = {r.method for r in rows}
+    known = {*table["method"]}
     methods = (one for one in METHODS if one.name in known)
     order = sorted(methods, key=lambda one: papers.index(one.paper))
     places = {one.name: -number for number, one in enumerate(order)}
@@ -54,8 +55,8 @@ def draw(rows: Sequence[StudyRow], out: Path, *, title: str) -> None:
     )
     figure.suptitle(title, fontsize=11)
     for axis, unit in zip(axes, (USER, RECORD)):
-        _draw_errors(axis, rows, unit, places)
-    _draw_epsilons(axes[2], rows, places)
+        _draw_errors(axis, table, unit, places)
+    _draw_epsilons(axes[2], table, places)
     labels = [f"{one.name} ({one.paper})" for one in order]
     axes[0].set_yticks(list(places.values()), labels, fontsize=8)
     for axis in axes:
@@ -67,61 +68,57 @@ def draw(rows: Sequence[StudyRow], out: Path, *, title: str) -> None:
             if one.paper != below.paper and one.private:
                 axis.axhline(places[below.name] + 0.5, color="0.8", lw=0.8)
     axes[1].sharex(axes[0])
-    figure.supxlabel("\n".join(wrap(_footnote(rows), 170)), fontsize=7)
+    figure.supxlabel("\n".join(wrap(_footnote(table), 170)), fontsize=7)
     save(figure, out)
 
 
-def _draw_errors(axis: Axes, rows: Sequence[StudyRow], unit: str, places: dict[str, int]) -> None:
+def _draw_errors(axis: Axes, table: pd.DataFrame, unit: str, places: dict[str, int]) -> None:
     """Mean and deviation; hollow where there is no significant difference from the reference."""
-    known = epsilons(rows)
+    known = epsilons(table)
     most = len(known) - 1
     for number, (epsilon, look) in enumerate(zip(known, LOOKS)):
         shift = 0.22 * (most - 2 * number) / max(1, most)
-        for one in compare_with_reference(rows, unit, epsilon):
-            resolved = one.row.method == REFERENCES[unit] or one.verdict != "not resolved"
-            face = look["color"] if resolved else "white"
-            place = places[one.row.method] + shift
-            spread = one.row.deviation if len(one.row.errors) > 1 else 0.0
-            style = {"ms": 5, "lw": 0.9, "mfc": face, "capsize": 2, **look}
-            axis.errorbar(one.row.mean, place, xerr=spread, **style)
+        for one in rows(compare_with_reference(table, unit, epsilon)):
+            resolved = one.method == REFERENCES[unit] or one.verdict != "not resolved"
+            style = {"ms": 5, "lw": 0.9, "mfc": look["color"] if resolved else "white", **look}
+            spread = np.nan_to_num(one.deviation)
+            axis.errorbar(one.mean, places[one.method] + shift, xerr=spread, capsize=2, **style)
         axis.plot([], [], ls="", ms=5, label=f"epsilon {epsilon:g}", **look)
-    for free in baselines(rows):
+    for free in rows(baselines(table)):
         place = places[free.method]
         axis.errorbar(free.mean, place, xerr=free.deviation, lw=0.9, capsize=2, **BASELINE_LOOK)
     axis.plot([], [], ls="", label="not private", **BASELINE_LOOK)
     axis.set(
         xlabel="test error", title=f"{NAMES[unit]}\nhollow: not resolved from {REFERENCES[unit]}"
     )
-    _log_axis(axis, 0.4 * min((r.mean for r in rows if r.mean > 0), default=0.01), 1.0)
+    _log_axis(axis, 0.4 * table["mean"][table["mean"] > 0].min(), 1.0)
 
 
-def _draw_epsilons(axis: Axes, rows: Sequence[StudyRow], places: dict[str, int]) -> None:
+def _draw_epsilons(axis: Axes, table: pd.DataFrame, places: dict[str, int]) -> None:
     """At one epsilon of a user: the epsilons of the released model and the server, and the claim.
 
     The server's is infinite where it sees messages.
     """
-    known = epsilons(rows)
+    known = epsilons(table)
     shown = known[len(known) // 2]
-    here = [r for r in rows if (r.unit, r.epsilon) == (USER, shown)]
-    values = [getattr(r, name) for r in here for name in EPSILON_LOOKS]
-    most = 2 * max(value for value in values if math.isfinite(value))
+    here = table[(table["unit"] == USER) & (table["epsilon"] == shown)]
+    at = here["method"].map(places)
+    values = here[[*EPSILON_LOOKS]]
+    most = 2 * float(values[np.isfinite(values)].max().max())
     for name, look in EPSILON_LOOKS.items():
-        points = [(getattr(r, name), places[r.method]) for r in here]
-        points = [(min(value, most), place) for value, place in points if not math.isnan(value)]
-        axis.plot(*zip(*points), ls="", ms=5, **look)
-    for r in here:
-        if math.isinf(r.server):
-            axis.annotate(
-                "infinite",
-                (most, places[r.method]),
-                (-6, 0),
-                textcoords="offset points",
-                fontsize=7,
-                ha="right",
-                va="center",
-            )
+        axis.plot(here[name].clip(upper=most), at, ls="", ms=5, **look)
+    for place in at[np.isinf(here["server"])]:
+        axis.annotate(
+            "infinite",
+            (most, place),
+            (-6, 0),
+            textcoords="offset points",
+            fontsize=7,
+            ha="right",
+            va="center",
+        )
     axis.set(xlabel="epsilon", title=f"what the noise for a user's epsilon {shown:g} keeps")
-    _log_axis(axis, 0.8 * min(values), 1.3 * most)
+    _log_axis(axis, 0.8 * float(values.min().min()), 1.3 * most)
 
 
 def _log_axis(axis: Axes, low: float, high: float) -> None:
@@ -131,15 +128,16 @@ def _log_axis(axis: Axes, low: float, high: float) -> None:
     plain_ticks(axis, [tick for tick in ticks if low <= tick <= high])
 
 
-def _footnote(rows: Sequence[StudyRow]) -> str:
-    seeds = sorted({len(r.seeds) for r in rows})
-    number = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    records = sorted({r.records for r in rows})
+def _footnote(table: pd.DataFrame) -> str:
+    seeds = table["seeds"].map(len)
+    number = " to ".join(dict.fromkeys(f"{end}" for end in (seeds.min(), seeds.max())))
+    first = table.iloc[0]
+    records = f"{table['records'].min():,} to {table['records'].max():,}"
     kept = f"at most {RECORDS_PER_USER} of a user where a user's epsilon is made of a record's"
     return (
-        f"certified against the released model, adjacency replace, delta = {rows[0].delta:g}; "
-        f"mean and deviation over {number} seeds, {rows[0].rounds} rounds, {records[0]:,} to "
-        f"{records[-1]:,} training records ({kept}); paired t-tests over seeds with Holm's "
+        f"certified against the released model, adjacency replace, delta = {first['delta']:g}; "
+        f"mean and deviation over {number} seeds, {first['rounds']} rounds, {records} training "
+        f"records ({kept}); paired t-tests over seeds with Holm's "
         "correction, level 0.05; step size and clip chosen by the training loss on other seeds, "
         "which no epsilon covers; simulation: noise is seeded"
     )

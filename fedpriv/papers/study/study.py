@@ -17,14 +17,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.errors import FedprivError
 from fedpriv.papers.study.methods import METHODS, Method
 from fedpriv.papers.study.picture import draw
-from fedpriv.papers.study.table import StudyRow, write
+from fedpriv.papers.study.table import table_of, write
 from fedpriv.reports.finished_runs import Run, print_to_stderr, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import CommandLine, each_job, one_experiment
@@ -108,15 +110,15 @@ def figure(name: str, *, title: str) -> Callable[[Path, str], None]:
     """
 
     def make(folder: Path, profile: str) -> None:
-        rows = study((f"experiment={name}",), folder, PROFILES[profile])
-        write(rows, folder / "study.csv")
-        draw(rows, folder / "figure.png", title=title)
+        table = study((f"experiment={name}",), folder, PROFILES[profile])
+        write(table, folder / "study.csv")
+        draw(table, folder / "figure.png", title=title)
 
     return make
 
 
-def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> list[StudyRow]:
-    """Run a study below a folder; returns a row for each method, unit and epsilon."""
+def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> pd.DataFrame:
+    """Run a study below a folder; returns its table."""
     silos = one_experiment(*words, *METHODS[0].words, "seed=0").federation.n_silos
     settings = list(all_settings(words, profile))
     tried = [
@@ -129,17 +131,17 @@ def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> list[S
     final = [
         Trial(setting, chosen[setting][0], seed) for setting in settings for seed in profile.final
     ]
-    runs: dict[StudySetting, list[Run]] = {setting: [] for setting in settings}
-    for trial, found in zip(final, run(final, folder / "final")):
-        if found is not None:
-            runs[trial.setting].append(found)
-    for setting, here in runs.items():
+    ended = list(zip(final, run(final, folder / "final")))
+    rows = []
+    for setting in settings:
+        here = [found for trial, found in ended if trial.setting == setting and found is not None]
         if not here:
             raise FedprivError(
                 f"{setting.method.name} for a {setting.unit}, epsilon {setting.epsilon}: no run "
                 "finished"
             )
-    return [summarise(setting, *chosen[setting], here) for setting, here in runs.items()]
+        rows.append(summarise(setting, *chosen[setting], here))
+    return table_of(rows)
 
 
 def all_settings(words: tuple[str, ...], profile: StudyProfile) -> Iterator[StudySetting]:
@@ -188,16 +190,18 @@ def choose(
         loss = math.inf if found is None else found.final("train_loss")
         by_tuning = losses.setdefault(trial.setting, {})
         by_tuning.setdefault(trial.tuning, []).append(math.inf if math.isnan(loss) else loss)
-    means = {
-        setting: [(tuning, float(np.mean(each))) for tuning, each in tried.items()]
+    return {
+        setting: min(
+            ((tuning, float(np.mean(each))) for tuning, each in tried.items()),
+            key=lambda pair: pair[1],
+        )
         for setting, tried in losses.items()
     }
-    return {setting: min(tried, key=lambda pair: pair[1]) for setting, tried in means.items()}
 
 
 def summarise(
     setting: StudySetting, tuning: tuple[str, ...], loss: float, runs: Sequence[Run]
-) -> StudyRow:
+) -> dict[str, Any]:
     """The row of a setting's final runs. Epsilons are the largest over seeds."""
     certified = server = math.inf
     if setting.method.private:
@@ -206,24 +210,24 @@ def summarise(
             max(setting.method.certified(one, setting.unit, observer) for one in forecasts)
             for observer in (RELEASED_MODEL, SERVER)
         )
-    return StudyRow(
-        unit=setting.unit,
-        method=setting.method.name,
-        paper=setting.method.paper,
-        protects=setting.method.unit,
-        epsilon=setting.epsilon if setting.epsilon is not None else math.inf,
-        certified=certified,
-        server=server,
-        claimed=max(claimed_epsilon(run, setting.unit) for run in runs),
-        errors=tuple(1 - run.final(run.metric) for run in runs),
-        losses=tuple(run.final("loss") for run in runs),
-        seeds=tuple(run.seed for run in runs),
-        train_loss=loss,
-        settings=" ".join(tuning),
-        delta=runs[0].delta,
-        rounds=runs[0].rounds,
-        records=max(run.records or 0 for run in runs),
-    )
+    return {
+        "unit": setting.unit,
+        "method": setting.method.name,
+        "paper": setting.method.paper,
+        "protects": setting.method.unit,
+        "epsilon": setting.epsilon if setting.epsilon is not None else math.inf,
+        "certified": certified,
+        "server": server,
+        "claimed": max(claimed_epsilon(run, setting.unit) for run in runs),
+        "errors": tuple(1 - run.final(run.metric) for run in runs),
+        "losses": tuple(run.final("loss") for run in runs),
+        "seeds": tuple(run.seed for run in runs),
+        "train_loss": loss,
+        "settings": " ".join(tuning),
+        "delta": runs[0].delta,
+        "rounds": runs[0].rounds,
+        "records": max(run.records or 0 for run in runs),
+    }
 
 
 def claimed_epsilon(run: Run, unit: str) -> float:

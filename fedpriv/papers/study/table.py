@@ -1,168 +1,155 @@
-"""The study's numbers: a row for each method, unit and epsilon, and tests of their differences."""
+"""The study's numbers: a row for each method, unit and epsilon, and tests of their differences.
+
+A table has the columns
+
+    unit        that the noise protects under replacement: "user", "record" or "none"
+    method, paper   names of the method and of its authors
+    protects    unit that the method's paper protects
+    epsilon     that the noise is made for
+    certified   epsilon of the released model, the largest over seeds; inf if there is none
+    server      epsilon of the server under plain aggregation, the largest over seeds
+    claimed     the paper's epsilon of the released model for this noise; NaN if it claims none
+    errors, losses  test error and test loss after the last round, by seed
+    seeds       of the final runs
+    train_loss  training loss that chose the settings, on other seeds
+    settings    chosen overrides
+    delta       of the epsilons
+    rounds      number of rounds
+    records     number of training records, the largest over seeds
+
+and, computed from these, `mean` and `deviation` of the errors.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from fedpriv.papers.study.methods import NOTHING, RECORD, USER
+from fedpriv.papers.study.methods import HU, KATO, LOWY, NOTHING, RECORD, USER
 from fedpriv.reports.compare import holm, paired_test
-from fedpriv.reports.number_table import read_table, write_table
 from fedpriv.reports.summary import standard_deviation
 
 REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
 """The method that the others are compared with, named before any run: Uldp-FL's final method, and
 the simplest method that protects records."""
+ORDERS = (
+    (KATO, USER, "ULDP-AVG", "ULDP-NAIVE"),
+    (KATO, USER, "ULDP-AVG", "ULDP-GROUP"),
+    (KATO, USER, "ULDP-AVG", "ULDP-SGD"),
+    (KATO, USER, "ULDP-AVG-w", "ULDP-AVG"),
+    (HU, RECORD, "CDP-FedAvg", "DP-SGD"),
+    (LOWY, RECORD, "SPIDER", "MB-SGD"),
+    (LOWY, RECORD, "SPIDER", "Local SGD"),
+)
+"""Paper, unit, the method that errs less according to the paper, and the other one."""
 LEVEL = 0.05
+BY_SEED = {"errors": float, "losses": float, "seeds": int}
+"""Columns with a number for each seed, and its type."""
 
 
-@dataclass(frozen=True)
-class StudyRow:
-    """Final runs of one method at one epsilon of one unit.
-
-    unit: that the noise protects under replacement: "user", "record" or "none".
-    method: name of the method.
-    paper: its authors.
-    protects: unit that the method's paper protects.
-    epsilon: that the noise is made for.
-    certified: epsilon of the released model, the largest over seeds; inf if there is none.
-    server: epsilon of the server under plain aggregation, the largest over seeds.
-    claimed: the paper's epsilon of the released model for this noise; NaN if it claims none.
-    errors: test error after the last round, by seed.
-    losses: test loss after the last round, by seed.
-    seeds: of the final runs.
-    train_loss: training loss that chose the settings, on other seeds.
-    settings: chosen overrides.
-    delta: of the epsilons.
-    rounds: number of rounds.
-    records: number of training records, the largest over seeds.
-    """
-
-    unit: str
-    method: str
-    paper: str
-    protects: str
-    epsilon: float
-    certified: float
-    server: float
-    claimed: float
-    errors: tuple[float, ...]
-    losses: tuple[float, ...]
-    seeds: tuple[int, ...]
-    train_loss: float
-    settings: str
-    delta: float
-    rounds: int
-    records: int
-
-    @property
-    def error_by_seed(self) -> dict[int, float]:
-        return dict(zip(self.seeds, self.errors))
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.errors))
-
-    @property
-    def deviation(self) -> float:
-        return standard_deviation(self.errors)
+def table_of(records: Sequence[Mapping[Any, Any]]) -> pd.DataFrame:
+    """The table of these rows."""
+    table = pd.DataFrame(records)
+    return table.assign(
+        mean=table["errors"].map(np.mean), deviation=table["errors"].map(standard_deviation)
+    )
 
 
-@dataclass(frozen=True)
-class ReferenceComparison:
-    """A row beside its reference.
-
-    row: the method.
-    difference: mean difference of the errors over common seeds.
-    p: of the paired t-test after Holm's correction over all methods of the unit and epsilon; NaN
-        if there is no test.
-    """
-
-    row: StudyRow
-    difference: float
-    p: float
-
-    @property
-    def verdict(self) -> str:
-        """Better, worse, or not resolved: no significant difference."""
-        if not self.p < LEVEL:
-            return "not resolved"
-        return "better" if self.difference < 0 else "worse"
+def rows(table: pd.DataFrame) -> Iterator[Any]:
+    """The rows of a table, with columns as attributes."""
+    return iter(table.itertuples())
 
 
-COLUMNS = tuple(field.name for field in fields(StudyRow))
-
-
-def write(rows: Iterable[StudyRow], path: Path) -> None:
+def write(table: pd.DataFrame, path: Path) -> None:
     """Write a CSV file; numbers of several seeds are separated by spaces."""
-    write_table(path, COLUMNS, map(cells, rows))
+    texts = table.drop(columns=["mean", "deviation"])
+    for column in BY_SEED:
+        texts[column] = [" ".join(f"{one:.6g}" for one in each) for each in texts[column]]
+    texts.to_csv(path, index=False, float_format="%.6g", na_rep="nan")
 
 
-def read(path: Path) -> list[StudyRow]:
+def read(path: Path) -> pd.DataFrame:
     """Read a file that `write` has written."""
-    return [from_cells(line) for line in read_table(path)]
+    table = pd.read_csv(path, dtype=dict.fromkeys(BY_SEED, str), float_precision="round_trip")
+    for column, kind in BY_SEED.items():
+        table[column] = [tuple(map(kind, text.split())) for text in table[column]]
+    return table_of(table.to_dict("records"))
 
 
-def cells(row: StudyRow) -> list[Any]:
-    """A row's values in the order of `COLUMNS`, for a CSV file."""
-    return [_shown(value) for value in vars(row).values()]
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return " ".join(f"{number:.6g}" for number in value)
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def from_cells(line: Mapping[str, str]) -> StudyRow:
-    """The row of a CSV file's line."""
-    types = get_type_hints(StudyRow)
-    return StudyRow(**{name: _parse(types[name], line[name]) for name in COLUMNS})
-
-
-def _parse(column_type: Any, text: str) -> Any:
-    """A value of type str, int, float or tuple of numbers."""
-    parts = getattr(column_type, "__args__", None)
-    return tuple(map(parts[0], text.split())) if parts else column_type(text)
-
-
-def with_users_as_records(rows: Iterable[StudyRow]) -> list[StudyRow]:
+def with_users_as_records(table: pd.DataFrame) -> pd.DataFrame:
     """The rows, and those of user-level methods once more for the unit record.
 
     A method that hides a user hides each of the user's records. Variants, whose names have "with",
     are left out if the method has runs of its own for records.
     """
-    rows = list(rows)
-    own = {r.method for r in rows if r.unit == RECORD}
-    added = [r for r in rows if r.unit == USER and r.method.partition(" with ")[0] not in own]
-    return rows + [replace(r, unit=RECORD) for r in added]
+    own = table[table["unit"] == RECORD]["method"]
+    plain = table["method"].str.partition(" with ")[0]
+    added = table[(table["unit"] == USER) & ~plain.isin(own)]
+    return pd.concat([table, added.assign(unit=RECORD)])
 
 
-def compare_with_reference(
-    rows: Sequence[StudyRow], unit: str, epsilon: float
-) -> list[ReferenceComparison]:
+def compare_with_reference(table: pd.DataFrame, unit: str, epsilon: float) -> pd.DataFrame:
     """The methods that protect `unit` at `epsilon`, smallest error first.
 
-    The reference itself has no test.
+    Further columns: difference, mean difference of the errors from the reference's over common
+    seeds; p, of the paired t-test after Holm's correction over all methods of the unit and epsilon,
+    NaN if there is no test, as for the reference itself; verdict, "better", "worse" or "not
+    resolved".
     """
-    here = [r for r in with_users_as_records(rows) if (r.unit, r.epsilon) == (unit, epsilon)]
-    reference = next((r.error_by_seed for r in here if r.method == REFERENCES[unit]), {})
-    tests = [paired_test(r.error_by_seed, reference) for r in here]
-    corrected = holm([p for *_, p in tests])
-    found = [ReferenceComparison(r, test[1], p) for r, test, p in zip(here, tests, corrected)]
-    return sorted(found, key=lambda one: one.row.mean)
+    every = with_users_as_records(table)
+    here = every[(every["unit"] == unit) & (every["epsilon"] == epsilon)]
+    by_method = {row.method: _error_by_seed(row) for row in rows(here)}
+    reference = by_method.get(REFERENCES[unit], {})
+    tests = [paired_test(errors, reference) for errors in by_method.values()]
+    p = np.array(holm([p for *_, p in tests]))
+    difference = np.array([mean for _, mean, _ in tests])
+    told = np.where(difference < 0, "better", "worse")
+    verdict = np.where(p < LEVEL, told, "not resolved")
+    return here.assign(difference=difference, p=p, verdict=verdict).sort_values(
+        "mean", kind="stable"
+    )
 
 
-def baselines(rows: Iterable[StudyRow]) -> list[StudyRow]:
+def baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Non-private methods, smallest error first."""
-    return sorted((r for r in rows if r.unit == NOTHING), key=lambda r: r.mean)
+    return table[table["unit"] == NOTHING].sort_values("mean", kind="stable")
 
 
-def epsilons(rows: Iterable[StudyRow]) -> list[float]:
+def epsilons(table: pd.DataFrame) -> list[float]:
     """The finite epsilons, ascending."""
-    return sorted({r.epsilon for r in rows if math.isfinite(r.epsilon)})
+    return sorted(table["epsilon"][np.isfinite(table["epsilon"])].unique().tolist())
+
+
+def check_orders(table: pd.DataFrame) -> pd.DataFrame:
+    """Test each of `ORDERS` at every epsilon that has both methods.
+
+    Columns: paper, unit, epsilon, first and second method, their mean errors, p of the paired
+    t-test after Holm's correction over all rows, and the verdict on the order: "confirmed",
+    "refuted" or "not resolved".
+    """
+    known = {(row.unit, row.epsilon, row.method): row for row in rows(table)}
+    pairs = [
+        (paper, known[unit, epsilon, first], known[unit, epsilon, second])
+        for paper, unit, first, second in ORDERS
+        for epsilon in epsilons(table)
+        if {(unit, epsilon, first), (unit, epsilon, second)} <= known.keys()
+    ]
+    tests = [paired_test(_error_by_seed(one), _error_by_seed(other)) for _, one, other in pairs]
+    found = pd.DataFrame(
+        [
+            (paper, one.unit, one.epsilon, one.method, other.method, (one.mean, other.mean))
+            for paper, one, other in pairs
+        ],
+        columns=["paper", "unit", "epsilon", "first", "second", "errors"],
+    )
+    told = np.array(["confirmed" if one < other else "refuted" for one, other in found["errors"]])
+    p = np.array(holm([p for *_, p in tests]))
+    return found.assign(p=p, verdict=np.where(p < LEVEL, told, "not resolved"))
+
+
+def _error_by_seed(row: Any) -> dict[int, float]:
+    return dict(zip(row.seeds, row.errors))
