@@ -12,9 +12,9 @@ import re
 import sys
 from pathlib import Path
 
-from fedpriv.papers.secured_fl.peer_accuracy import COLUMNS, rows
+from fedpriv.papers.secured_fl.peer_accuracy import summary, table_of
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import read_table, write_table
+from fedpriv.reports.number_table import read_table
 
 TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
 FEDAVG = "FedAvg"
@@ -29,7 +29,8 @@ Row = dict[str, str]
 def main(words: list[str]) -> None:
     """Write the table of the runs in some folders."""
     TABLE.parent.mkdir(exist_ok=True)
-    write_table(TABLE, COLUMNS, rows(find_runs([Path(word) for word in words])))
+    found = summary(table_of(find_runs([Path(word) for word in words])))
+    found.to_csv(TABLE, index=False, float_format="%.5f")
     print(page(read()))
 
 

@@ -1,33 +1,25 @@
 """outputs/figures/index.html: the latest version of every figure, with command, settings, run time
 and the ledger's answers.
 
-The page needs no server: it loads nothing but the figures beside it.
+The page needs no server: it loads nothing but the figures beside it. `gallery.html.jinja` has its
+text.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import fedpriv
-from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
+from fedpriv.papers.ledger.entries import QUESTIONS, entries
+from fedpriv.reports.templates import environment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.source_commit import source_commit
 
 ABOUT = "about.json"
 INDEX = Path("figures") / "index.html"
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; color: #222; }
-article { border-top: 1px solid #ccc; padding: 1rem 0; }
-img { max-width: 100%; border: 1px solid #eee; }
-code { background: #f4f4f4; padding: .1em .3em; }
-.yes { color: #146c2e; } .no { color: #a11; } .not-resolved, .not-run { color: #765400; }
-dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
-"""
 
 
 def write_about(
@@ -51,61 +43,27 @@ def write_about(
 
 def write_index(outputs: Path) -> Path:
     """Write the page of the latest folder of each figure below `outputs`; returns its path."""
-    latest: dict[str, tuple[Path, dict[str, Any]]] = {}
+    path = outputs / INDEX
+    latest: dict[str, dict[str, Any]] = {}
     for file in sorted(outputs.rglob(ABOUT), key=lambda file: file.parent.name):
         facts = json.loads(file.read_text())
-        if (file.parent / "figure.png").exists():
-            latest[facts["name"]] = (file.parent, facts)
+        folder = file.parent
+        if (folder / "figure.png").exists():
+            configs = sorted(folder.rglob("config.yaml"))
+            paths = {"picture": [folder / "figure.png"], "config": configs[:1]}
+            paths["tables"] = sorted(folder.glob("*.csv"))
+            links = {key: _links(found, path.parent) for key, found in paths.items()}
+            latest[facts["name"]] = facts | links
     known = entries()
-    order = [*known]
-    names = sorted(latest, key=lambda name: order.index(name) if name in known else len(known))
-    path = outputs / INDEX
-    drawn = [_entry(*latest[name], judged=known.get(name), start=path.parent) for name in names]
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>fedpriv: '
-        "figures</title>"
-        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>\n<body><h1>Figures</h1>\n'
-        f"<p>{len(drawn)} of the ledger's {len(known)} entries have been drawn "
-        f"here.</p>\n{''.join(drawn)}</body></html>\n"
-    )
+    order = {name: number for number, name in enumerate(known)}
+    figures = sorted(latest.values(), key=lambda facts: order.get(facts["name"], len(order)))
+    template = environment(Path(__file__).parent).get_template("gallery.html.jinja")
+    page = template.render(figures=figures, known=known, questions=QUESTIONS)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, page.encode())
     return path
 
 
-def _entry(folder: Path, facts: dict[str, Any], *, judged: Entry | None, start: Path) -> str:
-    """One figure; links are relative to `start`."""
-    picture = Path(os.path.relpath(folder / "figure.png", start)).as_posix()
-    tables = ", ".join(_link(file, start) for file in sorted(folder.glob("*.csv")))
-    rows = [
-        ("command", f"<code>{html.escape(facts['command'])}</code>"),
-        ("made by", html.escape(f"fedpriv {facts['version']} {facts['commit']}".strip())),
-        ("profile and time", _time(facts)),
-        ("numbers", tables or "none"),
-    ]
-    if config := next(iter(sorted(folder.rglob("config.yaml"))), None):
-        rows.append(("configuration", _link(config, start) + " of the first run"))
-    if judged:
-        rows.append(("the paper says", html.escape(judged.claim)))
-        for question, one in judged.answers.items():
-            word = f'<strong class="{one.answer.replace(" ", "-")}">{one.answer}</strong>'
-            why = f": {html.escape(one.found)}" if one.found else ""
-            rows.append((QUESTIONS[question], f"{word}{why}"))
-    listed = "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in rows)
-    name = html.escape(facts["name"])
-    return (
-        f'<article id="{name}"><h2>{name}</h2><img src="{picture}" '
-        f'alt="{name}"><dl>{listed}</dl></article>\n'
-    )
-
-
-def _time(facts: dict[str, Any]) -> str:
-    return (
-        f"{facts['profile']} profile, {facts['seconds']:g} s, {facts['processor_seconds']:g} "
-        f"processor seconds, on a machine with {facts['processors']} processors"
-    )
-
-
-def _link(file: Path, start: Path) -> str:
-    where = Path(os.path.relpath(file, start)).as_posix()
-    return f'<a href="{html.escape(where)}">{html.escape(file.name)}</a>'
+def _links(files: list[Path], start: Path) -> list[tuple[str, str]]:
+    """Each file's address seen from a folder, and its name."""
+    return [(Path(os.path.relpath(file, start)).as_posix(), file.name) for file in files]

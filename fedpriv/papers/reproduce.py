@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from datetime import datetime
@@ -42,11 +42,11 @@ from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.words import Parser, near
 
-FigureMaker = Callable[[Path, str], None]
+FigureMaker = Callable[[Path, str], object]
 """Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""
 
 
-def from_sweeps(*names: str, draw: Callable[..., None], **options: Any) -> FigureMaker:
+def from_sweeps(*names: str, draw: Callable[..., object], **options: Any) -> FigureMaker:
     """Run the experiments `names` and draw their runs; the first one has the figure's name."""
 
     def make(folder: Path, profile: str) -> None:
@@ -58,7 +58,7 @@ def from_sweeps(*names: str, draw: Callable[..., None], **options: Any) -> Figur
     return make
 
 
-def timed(name: str, draw: Callable[..., None]) -> FigureMaker:
+def timed(name: str, draw: Callable[..., object]) -> FigureMaker:
     """Time every job of an experiment with private weighting, and draw the seconds."""
 
     def make(folder: Path, profile: str) -> None:
@@ -193,14 +193,11 @@ DEFAULT = (
 """Figures of `make figures`: they take minutes, and their data are part of the package."""
 
 
-def one_by_one(names: Sequence[str], profile: str) -> Iterator[tuple[str, bool]]:
-    """Draw figures in their order; yields each name and whether the figure was drawn."""
-    for name in names:
-        yield name, _succeeds(name, partial(make_figure, name, profile, _folder(name)))
-
-
-def side_by_side(names: Sequence[str], profile: str, jobs: int) -> Iterator[tuple[str, bool]]:
-    """Draw figures in `jobs` processes, the longest ones first; yields as they end.
+def side_by_side(
+    names: Sequence[str], profile: str, jobs: int
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Draw figures in `jobs` processes, the longest ones first; yields each as it ends, with a
+    function that raises if it failed.
 
     The processes share the processors. The output of each is in log.txt in its folder.
     """
@@ -208,42 +205,26 @@ def side_by_side(names: Sequence[str], profile: str, jobs: int) -> Iterator[tupl
     longest = sorted(names, key=lambda name: -quick_profiles()[name].seconds)
     # One process per figure, so that memory is released after each.
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        futures = {pool.submit(_log_figure, name, profile, _folder(name)): name for name in longest}
+        futures = {pool.submit(make_figure, name, profile, logged=True): name for name in longest}
         for number, future in enumerate(as_completed(futures), 1):
-            name = futures[future]
-            drawn = _succeeds(name, future.result)
-            result = "is drawn" if drawn else "FAILED"
-            print(f"{number} of {len(names)}: {name} {result}", file=sys.stderr)
-            yield name, drawn
+            result = "FAILED" if future.exception() else "is drawn"
+            print(f"{number} of {len(names)}: {futures[future]} {result}", file=sys.stderr)
+            yield futures[future], future.result
 
 
-def _succeeds(name: str, draw: Callable[[], None]) -> bool:
-    """Draw a figure; if that fails, print why and return False."""
-    try:
-        draw()
-    except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed or out of memory
-        print(f"{name}: {failure}", file=sys.stderr)
-        return False
-    return True
+def make_figure(name: str, profile: str, *, logged: bool = False) -> None:
+    """Draw one figure into a folder, and note how long it took.
 
-
-def _log_figure(name: str, profile: str, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    with (folder / "log.txt").open("w") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-        make_figure(name, profile, folder)
-
-
-def _folder(name: str) -> Path:
-    return Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-
-
-def make_figure(name: str, profile: str, folder: Path) -> None:
-    """Draw one figure into a folder, and note how long it took."""
+    logged: whether log.txt in its folder gets all output of this process.
+    """
     wall = time.monotonic()
     processor = _processor_seconds()
+    folder = Path("outputs") / name / f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
     folder.mkdir(parents=True, exist_ok=True)
+    if logged:
+        with (folder / "log.txt").open("w") as log:
+            for output in (1, 2):
+                os.dup2(log.fileno(), output)
     FIGURES[name](folder, profile)
     gallery.write_about(
         folder,
@@ -279,8 +260,17 @@ def main(words: list[str]) -> None:
             raise FedprivError(
                 f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}"
             )
-    draw = partial(side_by_side, jobs=args.jobs) if args.jobs > 1 else one_by_one
-    failed = [name for name, drawn in draw(names, args.profile) if not drawn]
+    ends: Iterable[tuple[str, Callable[[], object]]]
+    ends = ((name, partial(make_figure, name, args.profile)) for name in names)
+    if args.jobs > 1:
+        ends = side_by_side(names, args.profile, args.jobs)
+    failed = []
+    for name, draw in ends:
+        try:
+            draw()
+        except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed or out of memory
+            print(f"{name}: {failure}", file=sys.stderr)
+            failed.append(name)
     print(gallery.write_index(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")

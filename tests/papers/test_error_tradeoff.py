@@ -1,16 +1,15 @@
-import csv
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-import yaml
+from paper_runs import paper_run
 
 from fedpriv.papers import experiments
 from fedpriv.papers.lowy import error_tradeoff, method_choice
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.runs.folder import RunFolder
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir
@@ -23,87 +22,45 @@ def title(root):
     return f"records of {root}"
 
 
-def fake_run(
-    path,
-    name,
-    error,
-    *,
-    loss,
-    seed=0,
-    epsilon=1.0,
-    calibration="certified",
-    certified=None,
-    lr=0.1,
-    **algo,
-):
-    folder = RunFolder(path)
-    keys = {
-        "_target_": f"fedpriv.algorithms.{name}",
-        "global_lr": lr,
-        "clip": 5,
-        "calibration": calibration,
-    }
-    config = {"seed": seed, "data": {"root": "here"}, "algo": keys | {"epsilon": epsilon} | algo}
-    folder.begin(yaml.safe_dump(config)).close()
-    measured = {"train_loss": loss, "mapping_norm": 2 * loss, "heterogeneity": 3 * loss}
-    rows = [
-        {"round": r, "accuracy": 1 - e, "error": e, **measured} for r, e in ((0, 0.5), (25, error))
-    ]
-    folder.append("metrics.csv", rows)
-    names = {
-        "round": 25,
-        "observer": "server",
-        "adjacency": "replace",
-        "unit": "record",
-        "method": "pld",
-    }
-    folder.append("epsilon.csv", [names | {"certified": certified or epsilon, "claimed": epsilon}])
-    folder.status(state="done", label=name, metric="accuracy", delta=1e-6, randomness="simulation")
+def fake_run(path, name, error, *, loss, seed=0, epsilon=1.0, calibration="certified", **algo):
+    keys = {"_target_": f"fedpriv.algorithms.{name}", "clip": 5, "calibration": calibration}
+    keys |= {"epsilon": epsilon, "global_lr": 0.1} | algo
+    config = {"seed": seed, "data": {"root": "here"}, "algo": keys}
+    paper_run(path, name, [0.5, 1 - error], loss=loss, epsilons=(epsilon, epsilon), config=config)
 
 
 def results(root, errors, calibration="certified"):
     """Runs of two seeds with an error and a loss of that size, by method and epsilon."""
     for (name, epsilon), error in errors.items():
         for seed in (0, 1):
+            keys = {"seed": seed, "epsilon": epsilon, "calibration": calibration}
             place = root / f"{name}{epsilon}{calibration}{seed}"
-            fake_run(
-                place, name, error, loss=error, seed=seed, epsilon=epsilon, calibration=calibration
-            )
+            fake_run(place, name, error, loss=error, **keys)
 
 
 def test_the_settings_with_the_least_training_loss_are_chosen(tmp_path):
+    variants = {"a": {"variant": "proximal", "phase": 2}, "b": {"variant": "alternate", "phase": 5}}
     for seed in (0, 1):
-        fake_run(
-            tmp_path / f"a{seed}",
-            "Spider",
-            0.3 + 0.1 * seed,
-            loss=0.5,
-            seed=seed,
-            variant="proximal",
-            phase=2,
-        )
-        fake_run(
-            tmp_path / f"b{seed}", "Spider", 0.1, loss=0.6, seed=seed, variant="alternate", phase=5
-        )
+        error = 0.3 + 0.1 * seed
+        fake_run(tmp_path / f"a{seed}", "Spider", error, loss=0.5, seed=seed, **variants["a"])
+        fake_run(tmp_path / f"b{seed}", "Spider", 0.1, loss=0.6, seed=seed, **variants["b"])
         fake_run(tmp_path / f"c{seed}", "MinibatchSgd", 0.2, loss=0.1, seed=seed)
-    [minibatch, spider] = method_choice.choose(find_runs([tmp_path]))
-    assert (minibatch.method, spider.method) == (MINIBATCH, SPIDER)
-    assert (spider.error, spider.deviation, spider.splits) == (
-        pytest.approx(0.35),
-        pytest.approx(0.05 * 2**0.5),
-        2,
-    )
-    assert (spider.loss, spider.mapping, spider.heterogeneity) == (0.5, 1.0, 1.5)
-    assert spider.settings == "global_lr=0.1 clip=5 variant=proximal phase=2"
+    choices = method_choice.choose(find_runs([tmp_path]))
+    assert choices["method"].tolist() == [MINIBATCH, SPIDER]
+    spider = choices.iloc[1]
+    found = spider[["error", "deviation", "splits", "loss", "mapping", "heterogeneity"]]
+    assert found.tolist() == pytest.approx([0.35, 0.05 * 2**0.5, 2, 0.5, 1.0, 1.5])
+    assert spider["settings"] == "global_lr=0.1 clip=5 variant=proximal phase=2"
 
 
 def test_settings_that_a_split_diverged_with_are_not_chosen(tmp_path):
-    fake_run(tmp_path / "a", "MinibatchSgd", 0.1, loss=0.1, lr=1.0)
+    fake_run(tmp_path / "a", "MinibatchSgd", 0.1, loss=0.1, global_lr=1.0)
     for seed in (0, 1):
         fake_run(tmp_path / f"b{seed}", "MinibatchSgd", 0.2, loss=0.2, seed=seed)
-        fake_run(tmp_path / f"c{seed}", "MinibatchSgd", 0.3, loss=float("nan"), seed=seed, lr=0.5)
-    [choice] = method_choice.choose(find_runs([tmp_path]))
-    assert choice.error == pytest.approx(0.2)
+        keys = {"loss": float("nan"), "seed": seed, "global_lr": 0.5}
+        fake_run(tmp_path / f"c{seed}", "MinibatchSgd", 0.3, **keys)
+    choices = method_choice.choose(find_runs([tmp_path]))
+    assert choices["error"].tolist() == pytest.approx([0.2])
 
 
 def test_gains_are_relative_and_losses_are_named(tmp_path):
@@ -111,31 +68,23 @@ def test_gains_are_relative_and_losses_are_named(tmp_path):
     results(tmp_path, {("Spider", 3): 0.2, ("MinibatchSgd", 3): 0.16})
     results(tmp_path, {("MinibatchSgd", 1): 0.01}, calibration="given")
     gains = method_choice.compare_with_spider(method_choice.choose(find_runs([tmp_path])))
-    assert [(gain.calibration, gain.over, gain.lost) for gain in gains] == [
-        ("certified", LOCAL, ()),
-        ("certified", MINIBATCH, (3.0,)),
+    assert gains[["calibration", "over", "lost"]].to_numpy().tolist() == [
+        ["certified", LOCAL, ""],
+        ["certified", MINIBATCH, "3"],
     ]
-    assert [gain.percent for gain in gains] == pytest.approx([50.0, (20 - 25) / 2])
+    assert gains["percent"].tolist() == pytest.approx([50.0, (20 - 25) / 2])
 
 
-def test_tables_and_picture(tmp_path, monkeypatch):
+def test_tables_and_picture(tmp_path):
     errors = {
         (name, e): 0.5 / e + 0.01 for name in ("Spider", "MinibatchSgd", "LocalSgd") for e in (1, 2)
     }
     for calibration in ("paper", "certified"):
         results(tmp_path, errors, calibration)
     results(tmp_path, {("MinibatchSgd", 1): 0.05}, "given")
-    seen, close = [], error_tradeoff.plt.close
-    monkeypatch.setattr(
-        error_tradeoff.plt, "close", lambda figure: (seen.append(figure), close(figure))
-    )
-    error_tradeoff.draw(tmp_path, title=title)
-    with open(tmp_path / "choices.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 3 * 2 + 1
-    assert tuple(rows[0]) == method_choice.COLUMNS
-    assert len((tmp_path / "gains.csv").read_text().splitlines()) == 5
-    [figure] = seen
+    figure = error_tradeoff.draw(tmp_path, title=title)
+    assert len(pd.read_csv(tmp_path / "choices.csv")) == 2 * 3 * 2 + 1
+    assert len(pd.read_csv(tmp_path / "gains.csv")) == 4
     assert figure.get_suptitle() == "records of here"
     assert "chosen by the training loss, which no epsilon covers" in figure.get_supxlabel()
     paper, certified, companion = figure.axes

@@ -1,9 +1,10 @@
 """Huang's figures: what is run, what is measured, which lines are drawn."""
 
-import csv
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from runs import experiment
 
@@ -11,18 +12,7 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.papers import experiments
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import read_table
 from fedpriv.runs.loop import train
-
-
-@pytest.fixture
-def axes(monkeypatch):
-    """The axes of the figures that are closed."""
-    seen, close = [], excess_risk.plt.close
-    monkeypatch.setattr(
-        excess_risk.plt, "close", lambda figure: (seen.extend(figure.axes), close(figure))
-    )
-    return seen
 
 
 def finished(folder, *words):
@@ -52,19 +42,19 @@ def test_excess_risk_is_measured_and_bounded(tmp_path):
         words += [f"algo.epsilon={epsilon}"]
         finished(tmp_path / calibration, *words)
     optima = {}
-    found = excess_risk.measure(find_runs([tmp_path]), optima)
+    rows = excess_risk.measure(find_runs([tmp_path]), optima)
+    found = {row["curve"]: row["mean"] for row in rows}
     assert set(found) == set(excess_risk.CURVES)
     assert list(optima) == [0]
-    assert 0 < found["given"][0] < found["bound"][0] < found["noisy drift"][0]
-    assert 0 < found["certified"][0] < found["bound"][0]
-    assert found["bound"][0] < found["printed"][0]
-    assert all(std != std for _, std in found.values())  # a single seed
+    assert 0 < found["given"] < found["bound"] < found["noisy drift"]
+    assert 0 < found["certified"] < found["bound"] < found["printed"]
+    assert all(np.isnan(row["std"]) for row in rows)  # a single seed
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_every_point_of_excess_risk_has_settings_that_are_allowed(profile):
     for n_summed in excess_risk.SUMMED[profile]:
-        words = excess_risk._overrides(profile, local_steps=5, n_summed=n_summed)
+        words = excess_risk.overrides(profile, local_steps=5, n_summed=n_summed)
         values = dict(word.split("=") for word in words if "=" in word)
         if "aggregation" in values:
             continue
@@ -75,24 +65,24 @@ def test_every_point_of_excess_risk_has_settings_that_are_allowed(profile):
 
 def test_the_committed_excess_risks_are_below_the_bound_and_those_of_the_page():
     root = Path(__file__).parents[2]
-    curves = {}
-    for row in read_table(root / "results" / "huang_excess_risk.csv"):
-        point = curves.setdefault((row["varied"], int(row["value"])), {})
-        point[row["curve"]] = float(row["mean"])
+    table = pd.read_csv(root / "results" / "huang_excess_risk.csv")
+    curves = table.pivot(index=["varied", "value"], columns="curve", values="mean")
     shown = {("K", k) for k in excess_risk.LOCAL_STEPS}
-    assert set(curves) == shown | {("E", e) for e in excess_risk.SUMMED["quick"]}
-    for found in curves.values():
-        assert 0 < found["given"] < found["certified"] < found["bound"] <= found["noisy drift"]
-        assert found["certified"] - found["given"] < 1e-4
+    assert {*curves.index} == shown | {("E", e) for e in excess_risk.SUMMED["quick"]}
+    ordered = curves[["given", "certified", "bound", "noisy drift"]]
+    assert (ordered["given"] > 0).all()
+    assert (ordered.diff(axis=1).iloc[:, 1:3] > 0).all(axis=None)
+    assert (ordered["bound"] <= ordered["noisy drift"]).all()
+    assert (ordered["certified"] - ordered["given"] < 1e-4).all()
     page = (root / "docs" / "papers" / "huang.md").read_text()
-    measured = [found["certified"] for found in curves.values()]
-    assert f"between {min(measured):.4f} and {max(measured):.4f}" in page
-    bounds = [curves["K", k]["bound"] for k in (1, 5, 20)]
+    measured = curves["certified"]
+    assert f"between {measured.min():.4f} and {measured.max():.4f}" in page
+    bounds = [curves["bound"]["K", k] for k in (1, 5, 20)]
     told = f"{bounds[0]:.2f} for K = 1, {bounds[1]:.0f} for K = 5 and {bounds[2]:,.0f} for K = 20"
     assert told in page
 
 
-def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, axes):
+def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch):
     commands = []
 
     def run(command, check):
@@ -100,22 +90,21 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch, a
         (tmp_path / "out" / command[4].rpartition("/")[2]).mkdir(parents=True)
         return type("Done", (), {"returncode": 0})
 
-    curves = dict.fromkeys(excess_risk.CURVES, (1.0, 0.1))
+    curves = [{"curve": name, "mean": 1.0, "std": 0.1} for name in excess_risk.CURVES]
     monkeypatch.setattr(experiments.subprocess, "run", run)
     monkeypatch.setattr(excess_risk, "find_runs", list)
     monkeypatch.setattr(excess_risk, "measure", lambda runs, optima: curves)
-    excess_risk.draw(tmp_path / "out")
+    figure = excess_risk.draw(tmp_path / "out")
     steps = {int(words["rounds"]) * int(words["algo.local_steps"]) for words in commands}
     assert steps == {excess_risk.STEPS["quick"]}
     assert len(commands) == 5 + 4 - 1  # K = 5, E = 12 is in both panels
     assert [words["aggregation"] for words in commands if "aggregation" in words] == ["masked"]
     assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
-    with open(tmp_path / "out" / "excess_risk.csv", newline="") as file:
-        assert len(list(csv.DictReader(file))) == 9 * len(excess_risk.CURVES)
-    assert [len(axis.lines) for axis in axes] == [5, 5]
+    assert len(pd.read_csv(tmp_path / "out" / "excess_risk.csv")) == 9 * len(excess_risk.CURVES)
+    assert [len(axis.lines) for axis in figure.axes] == [5, 5]
 
 
-def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path, axes):
+def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path):
     for calibration in ("paper", "certified"):
         for everybody in ("false", "true"):
             words = [
@@ -124,8 +113,8 @@ def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path, axes):
                 "algo.epsilon=2",
             ]
             finished(tmp_path / f"{calibration}{everybody}", *words)
-    claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
-    certified = {line.get_label(): line.get_ydata()[0] for line in axes[1].lines}
+    figure = claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    certified = {line.get_label(): line.get_ydata()[0] for line in figure.axes[1].lines}
     assert certified["that epsilon, equation (2)'s claim"] == 2
     assert certified["noise by the certificate, silos left out keep their models"] < 2
     assert certified["equation (2), silos left out keep their models"] > 2.5

@@ -7,153 +7,125 @@ records of all devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from fedpriv.reports.canvas import MARKERS, Axes, Figure, grid_and_legend, plot_band, plt, save
+from fedpriv.papers.curves import draw_lines, tabulate
+from fedpriv.reports.canvas import Figure, grid_and_legend, plt, save
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import require_one_group
-from fedpriv.reports.summary import mean_and_std, standard_deviation
 
 NAMES = {
     "accuracy": "test accuracy",
     "train_loss": "training loss",
     "gradient_norm": "norm of the training gradient",
 }
-CALIBRATIONS = {"paper": "noise by the paper's formula", "certified": "noise by the certificate"}
-TARGETS = {"paper": "as claimed", "certified": "certified"}
+CALIBRATIONS = {
+    "paper": ("noise by the paper's formula", "as claimed"),
+    "certified": ("noise by the certificate", "certified"),
+}
+"""A panel's title, and what the server's epsilon is."""
+STYLE: dict[str, Any] = {"lw": 1.3, "ms": 3, "markevery": 0.1}
 
 
-def convergence(runs: list[Run], out: Path, *, second: str, title: str) -> None:
+def convergence(runs: list[Run], out: Path, *, second: str, title: str) -> Figure:
     """Figs 3 and 4: accuracy and a second metric against the round.
 
     Each noise has a column, each number of local steps tau a line.
     """
-    noises = _values(runs, "noise_multiplier")
-    metrics = runs[0].metric, second
+    table = _table(runs).sort_values("local_steps", kind="stable")
+    table["line"] = [f"tau = {steps}" for steps in table["local_steps"]]
+    noises = sorted(table["noise_multiplier"].unique())
     figure, axes = _grid(len(noises), title)
     for column, noise in zip(axes.T, noises):
-        here = _select(runs, "noise_multiplier", noise)
-        for axis, metric in zip(column, metrics):
-            for steps in _values(here, "local_steps"):
-                alike = _select(here, "local_steps", steps)
-                _draw_curve(axis, alike, metric, label=f"tau = {steps}")
-        claims = [_epsilons(run)[1] for run in here]
-        claimed = f"claimed epsilon {min(claims):.2g} to {max(claims):.2g}"
-        sigma = noise * _algo(here[0], "clip")
+        here = table[table["noise_multiplier"] == noise]
+        _draw_column(column, here, runs[0].metric, second)
+        claimed = f"claimed epsilon {here['claimed'].min():.2g} to {here['claimed'].max():.2g}"
+        sigma = noise * here["clip"].iloc[0]
         column[0].set_title(f"sigma = {sigma:g}\n{claimed}", fontsize=9)
     axes[0, 0].legend(fontsize=8.5, loc="lower right")
-    _finish(figure, axes, runs, out=out, metrics=metrics)
+    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].metric, second))
 
 
-def comparison(runs: list[Run], out: Path, *, second: str, title: str) -> None:
+def comparison(runs: list[Run], out: Path, *, second: str, title: str) -> Figure:
     """Figs 5 and 6: accuracy and a second metric against the round.
 
     Each calibration has a column, each method a line.
     """
-    columns = list(_by_calibration(runs))
-    metrics = runs[0].metric, second
+    table = _table(runs).sort_values("method", kind="stable")
+    first = table.groupby(["method", "calibration"])[["claimed", "certified"]].transform("first")
+    table["line"] = [
+        f"{method}: claimed {claimed:.3g}, certified {certified:.3g}"
+        for method, claimed, certified in zip(table["method"], first["claimed"], first["certified"])
+    ]
+    columns = [name for name in CALIBRATIONS if name in {*table["calibration"]}]
     figure, axes = _grid(len(columns), title)
-    for column, (name, here) in zip(axes.T, columns):
-        for method in sorted({run.label for run in here}):
-            group = [run for run in here if run.label == method]
-            certified, claimed = _epsilons(group[0])
-            label = f"{method}: claimed {claimed:.3g}, certified {certified:.3g}"
-            for axis, metric in zip(column, metrics):
-                _draw_curve(axis, group, metric, label=label)
-        column[0].set_title(CALIBRATIONS[name], fontsize=10)
+    for column, name in zip(axes.T, columns):
+        _draw_column(column, table[table["calibration"] == name], runs[0].metric, second)
+        column[0].set_title(CALIBRATIONS[name][0], fontsize=10)
         column[1].legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17))
-    _finish(figure, axes, runs, out=out, metrics=metrics)
+    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].metric, second))
 
 
-def tradeoff(runs: list[Run], out: Path, *, title: str) -> None:
+def tradeoff(runs: list[Run], out: Path, *, title: str) -> Figure:
     """Figs 7 and 8: final accuracy against epsilon, with and without secure aggregation.
 
     Each calibration has a panel.
     """
-    columns = list(_by_calibration(runs))
+    table = _table(runs)
+    table = table[table["round"] == table["round"].max()].sort_values("line", kind="stable")
+    columns = [name for name in CALIBRATIONS if name in {*table["calibration"]}]
     size = (5.2 * len(columns), 4.2)
     figure, axes = plt.subplots(
         1, len(columns), figsize=size, sharey=True, layout="constrained", squeeze=False
     )
     figure.suptitle(title, fontsize=11)
-    for axis, (name, here) in zip(axes[0], columns):
-        for hidden, label, style in (
-            (True, "with secure aggregation", "-"),
-            (False, "without", "--"),
-        ):
-            group = [run for run in here if _hides_messages(run) == hidden]
-            targets = _values(group, "epsilon")
-            finals = [
-                [run.final(run.metric) for run in _select(group, "epsilon", target)]
-                for target in targets
-            ]
-            means = [np.mean(values) for values in finals]
-            stds = [standard_deviation(values) for values in finals]
-            axis.errorbar(targets, means, stds, marker="o", ms=4, capsize=3, label=label, ls=style)
-        xlabel = f"epsilon of the server, {TARGETS[name]}"
-        axis.set(xlabel=xlabel, xscale="log", title=CALIBRATIONS[name])
+    looks = {"without": {"ls": "--"}}
+    style: dict[str, Any] = {"looks": looks, "marker": "o", "ms": 4, "capsize": 3}
+    for axis, name in zip(axes[0], columns):
+        here = table[table["calibration"] == name]
+        draw_lines(axis, here, "epsilon", runs[0].metric, by="line", bars=True, **style)
+        heading, target = CALIBRATIONS[name]
+        axis.set(xlabel=f"epsilon of the server, {target}", xscale="log", title=heading)
         grid_and_legend(axis, 9, loc="lower right")
     axes[0, 0].set_ylabel(f"{NAMES[runs[0].metric]} after {runs[0].rounds} rounds")
-    _add_footnote(figure, runs)
-    save(figure, out)
+    return _finish(figure, runs, out)
 
 
-def _algo(run: Run, key: str) -> Any:
-    return run.config["algo"][key]
+def _table(runs: list[Run]) -> pd.DataFrame:
+    """The metrics of all runs, with the epsilons of the server after the last round."""
+    return tabulate(
+        runs,
+        method=lambda run: run.label,
+        certified=lambda run: run.final_epsilons("server")[0],
+        claimed=lambda run: run.final_epsilons("server")[1],
+        line=lambda run: "without" if _is_plain(run) else "with secure aggregation",
+    )
 
 
-def _select(runs: Iterable[Run], key: str, value: Any) -> list[Run]:
-    """The runs whose algorithm has this value."""
-    return [run for run in runs if _algo(run, key) == value]
-
-
-def _by_calibration(runs: list[Run]) -> Iterator[tuple[str, list[Run]]]:
-    """Each calibration that some run has, and its runs."""
-    for name in CALIBRATIONS:
-        if here := _select(runs, "calibration", name):
-            yield name, here
-
-
-def _hides_messages(run: Run) -> bool:
-    return bool(run.config["aggregation"]["_target_"].rpartition(".")[2] != "Plain")
-
-
-def _values(runs: Iterable[Run], key: str) -> list[Any]:
-    return sorted({_algo(run, key) for run in runs})
-
-
-def _epsilons(run: Run) -> tuple[float, float]:
-    """Certified and claimed epsilon against the server, after the last round."""
-    return run.final_epsilons("server")
+def _is_plain(run: Run) -> bool:
+    return bool(run.config["aggregation"]["_target_"].endswith(".Plain"))
 
 
 def _grid(columns: int, title: str) -> tuple[Figure, np.ndarray]:
+    size = (max(8, 3.3 * columns), 6)
     figure, axes = plt.subplots(
-        2,
-        columns,
-        figsize=(max(8, 3.3 * columns), 6),
-        sharex=True,
-        sharey="row",
-        layout="constrained",
-        squeeze=False,
+        2, columns, figsize=size, sharex=True, sharey="row", layout="constrained", squeeze=False
     )
     figure.suptitle(title, fontsize=11)
     return figure, axes
 
 
-def _draw_curve(axis: Axes, runs: list[Run], metric: str, *, label: str) -> None:
-    curve = mean_and_std([run.metrics for run in require_one_group(runs).runs], metric)
-    marker = MARKERS[len(axis.lines)]
-    plot_band(axis, curve, label=label, lw=1.3, marker=marker, ms=3, markevery=0.1)
+def _draw_column(column: np.ndarray, here: pd.DataFrame, *metrics: str) -> None:
+    for axis, metric in zip(column, metrics):
+        draw_lines(axis, here, "round", metric, by="line", **STYLE)
 
 
-def _finish(
+def _finish_grid(
     figure: Figure, axes: np.ndarray, runs: list[Run], *, out: Path, metrics: tuple[str, str]
-) -> None:
+) -> Figure:
     for row, metric in zip(axes, metrics):
         row[0].set_ylabel(NAMES.get(metric, metric))
         trained = np.concatenate([line.get_ydata()[1:] for axis in row for line in axis.lines])
@@ -169,14 +141,15 @@ def _finish(
             axis.grid(alpha=0.3, which="both")
     for axis in axes[-1]:
         axis.set_xlabel("round")
-    _add_footnote(figure, runs)
-    save(figure, out)
+    return _finish(figure, runs, out)
 
 
-def _add_footnote(figure: Figure, runs: list[Run]) -> None:
-    number = len({run.config["seed"] for run in runs})
+def _finish(figure: Figure, runs: list[Run], out: Path) -> Figure:
+    number = len({run.seed for run in runs})
     figure.supxlabel(
         f"{number} seed{'s' * (number > 1)}, delta = {runs[0].delta:g}, unit record, adjacency "
         "replace; step size and clip chosen on validation records, which no epsilon counts",
         fontsize=7,
     )
+    save(figure, out)
+    return figure

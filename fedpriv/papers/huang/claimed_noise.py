@@ -6,11 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedpriv.reports.canvas import plain_ticks, plt, save
+from fedpriv.papers.curves import draw_lines, tabulate
+from fedpriv.reports.canvas import Figure, plain_ticks, plt, save
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.summary import standard_deviation
 
 CALIBRATIONS = {"paper": ("equation (2)", "C3"), "certified": ("noise by the certificate", "C0")}
 """Legend and colour."""
@@ -21,25 +19,22 @@ BROADCASTS = {
 """Legend, line style and marker, by the algorithm's `broadcast_all`."""
 
 
-def draw(runs: list[Run], out: Path) -> None:
+def draw(runs: list[Run], out: Path) -> Figure:
     """Draw two panels from the runs of huang/claims. Epsilons are those of the server."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.8), layout="constrained")
-    by_setting: dict[tuple[str, bool, float], list[Run]] = {}
-    for run in runs:
-        algo = run.config["algo"]
-        setting = algo["calibration"], algo["broadcast_all"], algo["epsilon"]
-        by_setting.setdefault(setting, []).append(run)
-    targets = sorted({epsilon for _, _, epsilon in by_setting})
+    table = tabulate(runs, certified=lambda run: run.final_epsilons("server")[0])
+    table = table[table["round"] == table["round"].max()]
+    targets = sorted(table["epsilon"].unique())
     for calibration, (name, color) in CALIBRATIONS.items():
         for broadcast_all, (after, style, marker) in BROADCASTS.items():
-            groups = [by_setting[calibration, broadcast_all, target] for target in targets]
-            accuracy = [[run.final(run.metric) for run in group] for group in groups]
-            certified = [max(run.final_epsilons("server")[0] for run in group) for group in groups]
+            here = table[
+                (table["calibration"] == calibration) & (table["broadcast_all"] == broadcast_all)
+            ].assign(line=f"{name}, {after}")
             look: dict[str, Any] = {"color": color, "ls": style, "marker": marker, "ms": 4}
-            look["label"] = f"{name}, {after}"
-            stds = [standard_deviation(each) for each in accuracy]
-            left.errorbar(targets, np.mean(accuracy, axis=1), stds, capsize=3, **look)
-            right.plot(targets, certified, **look)
+            draw_lines(
+                left, here, "epsilon", runs[0].metric, by="line", bars=True, capsize=3, **look
+            )
+            right.plot(here.groupby("epsilon")["certified"].max(), label=f"{name}, {after}", **look)
     right.plot(targets, targets, color="0.5", ls=":", label="that epsilon, equation (2)'s claim")
     left.set_ylabel(f"test accuracy after {runs[0].rounds} rounds")
     right.set(yscale="log", ylabel=f"certified epsilon of the server, delta = {runs[0].delta:g}")
@@ -50,3 +45,4 @@ def draw(runs: list[Run], out: Path) -> None:
     legend = right.get_legend_handles_labels()
     figure.legend(*legend, loc="outside lower center", ncol=2, fontsize=8.5)
     save(figure, out)
+    return figure

@@ -6,19 +6,18 @@ the same everywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.errors import FedprivError
 from fedpriv.papers.experiments import run_experiment
 from fedpriv.papers.huang.theory import theorem4
 from fedpriv.papers.objective import Objective
-from fedpriv.reports.canvas import plain_ticks, plt, save
+from fedpriv.reports.canvas import Figure, plain_ticks, plt, save
 from fedpriv.reports.finished_runs import Run, find_runs
-from fedpriv.reports.number_table import write_table
 from fedpriv.reports.summary import standard_deviation
 from fedpriv.rounds.state import State
 from fedpriv.runs.folder import RunFolder
@@ -49,41 +48,28 @@ CURVES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Legend and look of each curve. The bounds nearly coincide. Measured curves have the name of their
 calibration."""
-COLUMNS = ("varied", "value", "curve", "mean", "std")
 
 
-@dataclass(frozen=True)
-class Point:
-    """The curves at one setting.
-
-    varied: "K" or "E".
-    value: of the varied setting.
-    curves: mean and standard deviation over seeds of each curve.
-    """
-
-    varied: str
-    value: int
-    curves: dict[str, tuple[float, float]]
-
-
-def draw(folder: Path, profile: str = "quick") -> None:
+def draw(folder: Path, profile: str = "quick") -> Figure:
     """Run every setting below a folder; write excess_risk.csv and figure.png there."""
-    points: list[Point] = []
     optima: dict[int, Optimum] = {}
-    for varied, values in (("K", LOCAL_STEPS), ("E", SUMMED[profile])):
-        for value in values:
-            setting = {**USUAL, varied: value}
-            place = folder / f"K{setting['K']}_E{setting['E']}"
-            if not place.exists():
-                words = _overrides(profile, local_steps=setting["K"], n_summed=setting["E"])
-                run_experiment("huang/excess_risk", place, profile, *words)
-            points.append(Point(varied, value, measure(find_runs([place]), optima)))
-    rows = ([p.varied, p.value, name, *curve] for p in points for name, curve in p.curves.items())
-    write_table(folder / "excess_risk.csv", COLUMNS, rows)
-    draw_points(points, folder / "figure.png", STEPS[profile])
+    rows = []
+    values = {"K": LOCAL_STEPS, "E": SUMMED[profile]}
+    for varied, value in [(name, value) for name in values for value in values[name]]:
+        setting = {**USUAL, varied: value}
+        place = folder / f"K{setting['K']}_E{setting['E']}"
+        if not place.exists():
+            words = overrides(profile, local_steps=setting["K"], n_summed=setting["E"])
+            run_experiment("huang/excess_risk", place, profile, *words)
+        about = {"varied": varied, "value": value}
+        rows += [about | curve for curve in measure(find_runs([place]), optima)]
+    table = pd.DataFrame(rows)
+    table.to_csv(folder / "excess_risk.csv", index=False)
+    return draw_points(table, folder / "figure.png", STEPS[profile])
 
 
-def _overrides(profile: str, *, local_steps: int, n_summed: int) -> list[str]:
+def overrides(profile: str, *, local_steps: int, n_summed: int) -> list[str]:
+    """The overrides of a point: as many steps as at every other one."""
     rounds = [f"rounds={STEPS[profile] // local_steps}", f"algo.local_steps={local_steps}"]
     if n_summed == SILOS:
         # The same sum without the protocol against dropouts, which is slow for so many silos.
@@ -92,8 +78,8 @@ def _overrides(profile: str, *, local_steps: int, n_summed: int) -> list[str]:
     return [*rounds, cohort, f"aggregation.candidates={min(SILOS, 7 * n_summed // 5)}"]
 
 
-def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation over seeds of excess risks and bounds.
+def measure(runs: list[Run], optima: dict[int, Optimum]) -> list[dict[str, Any]]:
+    """Mean and standard deviation over seeds of excess risks and bounds: a row for each curve.
 
     optima: by seed, for runs that differ in nothing that moves the optimum; filled here.
 
@@ -125,27 +111,28 @@ def measure(runs: list[Run], optima: dict[int, Optimum]) -> dict[str, tuple[floa
             found.setdefault("bound", []).append(theorem.bound)
             found.setdefault("printed", []).append(theorem.printed)
             found.setdefault("noisy drift", []).append(theorem.with_noisy_drift().bound)
-    return {
-        name: (float(np.mean(values)), standard_deviation(values)) for name, values in found.items()
-    }
+    return [
+        {"curve": name, "mean": np.mean(values), "std": standard_deviation(values)}
+        for name, values in found.items()
+    ]
 
 
-def draw_points(points: list[Point], path: Path, steps: int) -> None:
+def draw_points(table: pd.DataFrame, path: Path, steps: int) -> Figure:
     """Draw a panel for K and one for E."""
     figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.6), sharey=True, layout="constrained")
     for axis, (varied, label) in zip(axes, LABELS.items()):
-        here = [point for point in points if point.varied == varied]
-        x = [point.value for point in here]
+        here = table[table["varied"] == varied].set_index("curve")
         for name, (legend, look) in CURVES.items():
-            means, stds = np.array([point.curves[name] for point in here]).T
+            x, means, stds = (here.loc[[name], key] for key in ("value", "mean", "std"))
             axis.plot(x, means, label=legend, **look)
             low = np.maximum(means - stds, means / 10)
             axis.fill_between(x, low, means + stds, color=look["color"], alpha=0.15, lw=0)
         axis.set(xlabel=label, xscale="log", yscale="log")
-        plain_ticks(axis, x)
+        plain_ticks(axis, sorted({*here["value"]}))
         axis.grid(alpha=0.3)
     axes[0].set(ylabel=f"excess risk after T = {steps} steps", title=f"E = {USUAL['E']}")
     axes[1].set(title=f"K = {USUAL['K']}")
     legend = axes[0].get_legend_handles_labels()
     figure.legend(*legend, loc="outside lower center", ncol=3, fontsize=8.5)
     save(figure, path)
+    return figure

@@ -22,7 +22,7 @@ from fedpriv.papers.lowy.method_choice import (
     choose,
     compare_with_spider,
 )
-from fedpriv.reports.canvas import grid_and_legend, plain_ticks, plt, save
+from fedpriv.reports.canvas import Figure, grid_and_legend, plain_ticks, plt, save
 from fedpriv.reports.finished_runs import find_runs
 
 NOT_PRIVATE = ("algo.calibration=given", "algo.epsilon=10")
@@ -73,7 +73,7 @@ def figure(name: str, sweeps: Mapping[str, Sweeps], title: Title) -> Callable[[P
     return make
 
 
-def draw(folder: Path, *, title: Title) -> None:
+def draw(folder: Path, *, title: Title) -> Figure:
     """Write choices.csv, gains.csv and figure.png from the runs below a folder."""
     runs = find_runs([folder])
     choices = choose(runs)
@@ -82,10 +82,10 @@ def draw(folder: Path, *, title: Title) -> None:
     counts = sorted({run.records for run in runs if run.records is not None})
     records = f"{counts[-1]:,} training records" if counts else ""
     named = ", ".join(filter(None, (title(runs[0].config["data"]["root"]), records)))
-    draw_choices(choices, folder / "figure.png", title=named)
+    return draw_choices(choices, folder / "figure.png", title=named)
 
 
-def draw_choices(choices: pd.DataFrame, out: Path, *, title: str) -> None:
+def draw_choices(choices: pd.DataFrame, out: Path, *, title: str) -> Figure:
     """Draw test errors for each calibration, and the certified epsilon of the paper's noise."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.6), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -127,6 +127,7 @@ def draw_choices(choices: pd.DataFrame, out: Path, *, title: str) -> None:
         plain_ticks(axis, sorted({*choices[choices["calibration"] != "given"]["epsilon"]}))
     figure.supxlabel(_footnote(choices), fontsize=7)
     save(figure, out)
+    return figure
 
 
 def _footnote(choices: pd.DataFrame) -> str:

@@ -7,19 +7,17 @@ absent, MNIST with invented writers takes its place; titles say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from fedpriv.data import cifar10, femnist
 from fedpriv.data.leaf import LeafFolder
+from fedpriv.papers.curves import draw_lines, tabulate
 from fedpriv.papers.experiments import run_experiment
-from fedpriv.reports.canvas import MARKERS, grid_and_legend, plot_band, plt, save
+from fedpriv.reports.canvas import grid_and_legend, plt, save
 from fedpriv.reports.finished_runs import Run, find_runs
-from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import mean_and_std
 
 SERVED = ("aggregation=plain",)
 METHODS: dict[str, tuple[str, ...]] = {
@@ -36,18 +34,6 @@ TITLES: dict[str, Callable[[str | None], str]] = {
     "Cifar10Clients": cifar10.source,
 }
 """By the data set's class."""
-COLUMNS = (
-    "data",
-    "peers",
-    "method",
-    "seeds",
-    "rounds",
-    "last",
-    "last deviation",
-    "best",
-    "best deviation",
-    "settings",
-)
 
 
 def femnist_words() -> tuple[str, ...]:
@@ -73,16 +59,14 @@ def methods(name: str, words: Callable[[], tuple[str, ...]] = tuple) -> Callable
 def by_iterations(folder: Path, profile: str) -> None:
     """Fig. 5: accuracy of SecureD-FL against the round, for 1 to 7 iterations."""
     run_experiment("secured_fl/fig5", folder, profile, *femnist_words())
-    by_preset: dict[str, list[Run]] = {}
-    for run in find_runs([folder]):
-        by_preset.setdefault(run.config["aggregation"]["preset"], []).append(run)
+    runs = find_runs([folder])
+    preset = {"preset": lambda run: run.config["aggregation"]["preset"]}
+    table = tabulate(runs, **preset).sort_values("preset", kind="stable")
+    table["preset"] = table["preset"].str.replace("tuned_", "I = ")
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    for marker, (preset, here) in zip(MARKERS, sorted(by_preset.items())):
-        curve = mean_and_std([run.metrics for run in here], here[0].metric)
-        label = f"I = {preset.removeprefix('tuned_')}"
-        axis.plot(curve.index, curve["mean"], marker=marker, ms=4, label=label)
+    draw_lines(axis, table, "round", runs[0].metric, by="preset", band=False, ms=4)
     axis.set(xlabel="round", ylabel="test accuracy")
-    axis.set_title(f"{title(here[0])}, 9 peers", fontsize=10)
+    axis.set_title(f"{title(runs[0])}, 9 peers", fontsize=10)
     grid_and_legend(axis, 8.5)
     figure.supxlabel(
         "iterations are run beyond what is safe, so that they can be compared", fontsize=8
@@ -96,45 +80,59 @@ def draw(runs: list[Run], folder: Path) -> None:
     The figure shows accuracy against the round, with mean and deviation over seeds; each number of
     peers has a panel.
     """
-    write_table(folder / "accuracies.csv", COLUMNS, rows(runs))
-    groups = group_by_method(runs)
-    numbers = sorted({n for _, n, _ in groups})
+    table = table_of(runs)
+    summary(table).to_csv(folder / "accuracies.csv", index=False, float_format="%.5f")
+    numbers = sorted(table["peers"].unique())
     figure, axes = plt.subplots(
         1, len(numbers), figsize=(5.2 * len(numbers), 4.2), squeeze=False, layout="constrained"
     )
     figure.suptitle(title(runs[0]), fontsize=11)
+    looks = {name: {"color": color} for name, color in COLORS.items()}
     for axis, number in zip(axes[0], numbers):
-        panel = [(name, here) for (_, n, name), here in groups.items() if n == number]
-        for marker, (name, here) in zip(MARKERS, panel):
-            curve = mean_and_std([run.metrics for run in here], here[0].metric)
-            look = {"color": COLORS.get(name), "marker": marker, "ms": 4, "label": name}
-            plot_band(axis, curve, edge_width=None, **look)
+        here = table[table["peers"] == number]
+        draw_lines(
+            axis, here, "round", runs[0].metric, by="method", looks=looks, ms=4, edge_width=None
+        )
         axis.set(title=f"{number} peers", xlabel="round", ylabel="test accuracy")
         grid_and_legend(axis, 9)
     save(figure, folder / "figure.png")
 
 
-def group_by_method(runs: list[Run]) -> dict[tuple[str, int, str], list[Run]]:
-    """Runs by data, number of peers and method, sorted by these."""
-    groups: dict[tuple[str, int, str], list[Run]] = {}
-    for run in runs:
-        place = title(run), int(run.config["allocator"]["n_silos"]), method(run)
-        groups.setdefault(place, []).append(run)
-    return dict(sorted(groups.items()))
+def table_of(runs: list[Run]) -> pd.DataFrame:
+    """The metrics of all runs, sorted by data, number of peers and method."""
+    table = tabulate(
+        runs,
+        data=title,
+        peers=lambda run: int(run.config["allocator"]["n_silos"]),
+        method=method,
+        settings=settings,
+        accuracy=lambda run: run.metrics[run.metric],
+    )
+    return table.sort_values(["data", "peers", "method"], kind="stable")
 
 
-def rows(runs: list[Run]) -> Iterable[tuple[Any, ...]]:
-    """A row of `COLUMNS` for each data set, number of peers and method.
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each data set, number of peers and method, as in Table II.
 
     The best round is chosen on test records, as in Table II, which flatters.
     """
-    for (data, n, name), here in group_by_method(runs).items():
-        accuracies = [run.metrics[run.metric].to_numpy() for run in here]
-        last = [float(values[-1]) for values in accuracies]
-        best = [float(values.max()) for values in accuracies]
-        numbers = (np.mean(last), np.std(last), np.mean(best), np.std(best))
-        shown = (f"{number:.5f}" for number in numbers)
-        yield (data, n, name, len(here), here[0].rounds, *shown, settings(here[0]))
+    place = ["data", "peers", "method"]
+    by_run = table.groupby([*place, "run"])
+    found = by_run["accuracy"].agg(last="last", best="max")
+    found = found.join(by_run[["round", "settings"]].last()).groupby(place)
+    means = found[["last", "best"]].mean()
+    spread = found[["last", "best"]].std(ddof=0)
+    return pd.DataFrame(
+        {
+            "seeds": found.size(),
+            "rounds": found["round"].first(),
+            "last": means["last"],
+            "last deviation": spread["last"],
+            "best": means["best"],
+            "best deviation": spread["best"],
+            "settings": found["settings"].first(),
+        }
+    ).reset_index()
 
 
 def title(run: Run) -> str:
