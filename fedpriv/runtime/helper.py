@@ -57,7 +57,7 @@ class HelperParticipant(WorkingParticipant):
         if isinstance(task, QueryTask) and task.broadcast is not None:
             query = self.settings.query(self.name, task, self.present, self.session)
             query = replace(query, sampled=task.broadcast.sampled)
-            return self.working(self._query(query, task.broadcast))
+            return self.working(self.answer(query, task.broadcast))
         raise RefusedError(f"{self.name} refuses a task of type {type(task).__name__}")
 
     def _set_up(self, task: SetUpTask) -> Party:
@@ -68,7 +68,7 @@ class HelperParticipant(WorkingParticipant):
         own = SetUp(task.session, self.settings.n_units, None, task.aborted, task.silos)
         return (yield from self.protocol.setup(own))
 
-    def _query(self, query: Query, broadcast: Broadcast) -> Party:
+    def answer(self, query: Query, broadcast: Broadcast) -> Party:
         total = yield from self.protocol.query(query, broadcast)
         if total is not None:
             query.covered(total)

@@ -313,7 +313,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             try:
                 learned = self.session.run(tasks, traffic)
                 self._check(query, learned)
-                total = self._agreed(query, learned)
+                total = self.agreed(query, learned)
                 memories = self._memories(query, total, learned)
             except AggregationAbortedError as abort:
                 # Stateful silos undo the query in a set-up. Parties whose keys do not match would
@@ -372,7 +372,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             )
         return dict(memories)
 
-    def _agreed(self, query: Query, learned: dict[str, Any]) -> Total:
+    def agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total. All parties that learn it must have the same one. Raises
         AggregationAbortedError if such a party was lost, and RuntimeError if parties disagree."""
         totals = []

@@ -157,7 +157,7 @@ class SiloParticipant(WorkingParticipant):
             self.raw = self.previous[2]
         self.previous = None
 
-    def _asked(self, task: QueryTask) -> Query:
+    def asked(self, task: QueryTask) -> Query:
         """The query, from this silo's own settings. Raises RefusedError for one that was answered
         before, that the run does not have, or that exceeds the budget."""
         serial = (task.round, task.place)
@@ -193,8 +193,8 @@ class SiloParticipant(WorkingParticipant):
             )
 
     def _query(self, task: QueryTask) -> Party:
-        query = self._asked(task)
-        work = _Work(self, query)
+        query = self.asked(task)
+        work = SiloWork(self, query)
         post = query.post(self.silo.name, self.protocol.signer)
         membership = SumMembership(
             post, Expected(SUMMED, query.summed_schema(self.settings.silos), self.announcer)
@@ -218,9 +218,9 @@ class SiloParticipant(WorkingParticipant):
                 if work.past is None:
                     raise RuntimeError("the aggregation has not used LocalJob.row")
                 self.raw = {**self.raw, **work.past.arrays(RAW + query.name)}
-        return SiloReport(total, work.stats, work.seconds, self._updated(query, total))
+        return SiloReport(total, work.stats, work.seconds, self.updated(query, total))
 
-    def _responding(self, work: _Work, query: Query) -> Respond:
+    def _responding(self, work: SiloWork, query: Query) -> Respond:
         """The function that answers a broadcast. A silo that holds the state creates the broadcast
         itself."""
         if self.state is None:
@@ -228,7 +228,7 @@ class SiloParticipant(WorkingParticipant):
         own = Broadcast(self.algo.broadcast(self.state, query), query.sampled)
         return lambda _: work.respond(own)
 
-    def _updated(self, query: Query, total: Total | None) -> bytes | None:
+    def updated(self, query: Query, total: Total | None) -> bytes | None:
         """Apply the query's global update to this silo's state, and return the digest; None if a
         helper holds the state."""
         if self.state is None:
@@ -238,7 +238,7 @@ class SiloParticipant(WorkingParticipant):
         return self.state.digest()
 
 
-class _Work:
+class SiloWork:
     """The computation of one silo for one query."""
 
     def __init__(self, participant: SiloParticipant, query: Query) -> None:
@@ -270,14 +270,14 @@ class _Work:
             query,
             stats=self.stats,
             bounds=bounds,
-            draw=lambda: self._noise(job, query)[0],
+            draw=lambda: self.noise(job, query)[0],
             spent=lambda seconds: self.watch.add("local_training", seconds),
         )
         if row is not None:
             # No silo state waits for it, so `finish` has nothing to keep.
             return LocalJob(steps, one_row=row)
         self.steps = steps
-        noise, secret = self._noise(job, query)
+        noise, secret = self.noise(job, query)
         # This object keeps the steps and not the job, whose noise would wait in memory.
         return LocalJob(self.steps, noise, secret, row=self._row if self.mixes else None)
 
@@ -308,7 +308,7 @@ class _Work:
             if isinstance(step, Work):
                 self.watch.add("local_training", step.seconds)
 
-    def _noise(self, job: LocalJob, query: Query) -> tuple[np.ndarray, bytes | None]:
+    def noise(self, job: LocalJob, query: Query) -> tuple[np.ndarray, bytes | None]:
         """The noise share, and the seed of its removable noise."""
         if not query.enforced:
             return job.noise if len(job.noise) else np.zeros(query.size), None

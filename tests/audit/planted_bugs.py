@@ -21,7 +21,7 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import Users
 from fedpriv.rounds.mixing import Past
 from fedpriv.rounds.weighting import UniformWeighting
-from fedpriv.runtime.silo import _Work
+from fedpriv.runtime.silo import SiloWork
 from fedpriv.training import dp_sgd, noisy_sgd
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.util.streams import Streams
@@ -69,15 +69,15 @@ def bug(name: str, *words: str) -> Callable[[Callable[[Patch], None]], Callable[
 # -- mechanisms ------------------------------------------------------------------------------------
 
 
-def shares(patch: Patch, change: Callable[[_Work, object, np.ndarray], np.ndarray]) -> None:
+def shares(patch: Patch, change: Callable[[SiloWork, object, np.ndarray], np.ndarray]) -> None:
     """Replace each silo's noise share by change(work, query, share)."""
-    drawn = _Work._noise
+    drawn = SiloWork.noise
 
     def changed(self, local, query):
         share, secret = drawn(self, local, query)
         return change(self, query, share), secret
 
-    patch.setattr(_Work, "_noise", changed)
+    patch.setattr(SiloWork, "noise", changed)
 
 
 @bug("noise in round 1 only", *SGD)

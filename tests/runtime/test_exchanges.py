@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import AbortPolicy
 from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
-from fedpriv.rounds.query import SiloReport
+from fedpriv.rounds.query import SiloReport, events_of
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -204,7 +205,7 @@ def test_peers_hold_the_state_that_the_run_goes_on_from(monkeypatch):
         assert not prepared.silos_hold(start)
 
         participants = prepared.session.participants
-        monkeypatch.setattr(participants["silo3"], "_updated", lambda query, total: bytes(32))
+        monkeypatch.setattr(participants["silo3"], "updated", lambda query, total: bytes(32))
         with pytest.raises(RuntimeError, match="round 2: the parties hold different states"):
             prepared.run_round(prepared.queries(2), result.state)
         assert prepared.standing.agreed_digest is None
@@ -247,3 +248,19 @@ def test_reports_of_different_states_are_held_by_nobody(plain, monkeypatch):
     monkeypatch.setattr(plain.session, "run", differing)
     exchange(plain)
     assert plain.standing.agreed_digest is None
+
+
+def test_queries_of_one_round_have_noise_of_their_own_and_are_charged_apart():
+    words = ("algo=prox_svrg", "algo.calibration=given", "algo.noise_multiplier=50")
+    exp = experiment(*SMALL, *words)
+    ledger, half = Ledger(exp.accountant), Ledger(exp.accountant)
+    with prepare(exp) as prepared:
+        gradient, difference = prepared.queries(1)
+        first, _ = exchange(prepared, gradient)
+        prepared.state = prepared.algo.next_state(prepared.state, gradient, first, prepared.plan)
+        second, _ = exchange(prepared, difference)
+    assert gradient.serial < difference.serial
+    assert abs(np.corrcoef(first.vector, second.vector)[0, 1]) < 0.6
+    ledger.record(events_of((gradient, difference)))
+    half.record(gradient.events)
+    assert min(row.certified for row in ledger.rows(1)) > min(row.certified for row in half.rows(1))

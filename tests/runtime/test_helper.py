@@ -27,5 +27,5 @@ def test_silos_are_told_who_is_in_a_sum_where_they_remember_something_of_it(anno
     helper.name, helper.announces, helper.protocol = "server", announces, Done()
     query = query_for(Plain(), 2)
     object.__setattr__(query, "stateful", stateful)
-    sent = [receiver for mail in helper._query(query, None) for receiver in mail]
+    sent = [receiver for mail in helper.answer(query, None) for receiver in mail]
     assert set(sent) == ({"silo0", "silo1"} if announces and stateful else set())

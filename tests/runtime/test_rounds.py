@@ -23,7 +23,7 @@ QUERY = Query("update", 3, (0, 1), 2, 2, Gaussian(1.0, 5.0), None, (), Streams(0
 def agreed(learned, learners=NAMES):
     """What `learners` have, or all silos where none are named."""
     known = SimpleNamespace(plan=SimpleNamespace(threat_model=SimpleNamespace(learners=learners)))
-    return PreparedRun._agreed(known, QUERY, learned)
+    return PreparedRun.agreed(known, QUERY, learned)
 
 
 def total(*numbers, silos=NAMES):

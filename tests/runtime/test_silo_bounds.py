@@ -16,7 +16,7 @@ from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.runtime.silo import _Work
+from fedpriv.runtime.silo import SiloWork
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.training.description import Recipe, Training
 from fedpriv.util.streams import Streams
@@ -107,7 +107,7 @@ def test_the_share_is_sized_for_the_sum_the_sensitivity_and_the_grid():
     asked = query(mechanism, sensitivity=2.0, encoding=grid)
     rng = Streams(0).secret("noise", 1, "silo0")
     expected = mechanism.noise_share(2, 4, rng, sensitivity=2.0, encoding=grid)
-    seen = _Work(SimpleNamespace(silo=silo), asked)._noise(LocalJob(iter(())), asked)[0]
+    seen = SiloWork(SimpleNamespace(silo=silo), asked).noise(LocalJob(iter(())), asked)[0]
     assert expected.any()
     np.testing.assert_array_equal(seen, expected)
 
@@ -120,7 +120,7 @@ def test_noise_is_the_methods_own_only_where_it_says_so():
         (query(enforced=False), LocalJob(iter(())), np.zeros(2)),
     ):
         np.testing.assert_array_equal(
-            _Work(SimpleNamespace(silo=silo), asked)._noise(local, asked)[0], expected
+            SiloWork(SimpleNamespace(silo=silo), asked).noise(local, asked)[0], expected
         )
-    seen = _Work(SimpleNamespace(silo=silo), query())._noise(own, query())[0]
+    seen = SiloWork(SimpleNamespace(silo=silo), query()).noise(own, query())[0]
     assert not np.array_equal(seen, own.noise)

@@ -59,7 +59,7 @@ def test_noise_is_sized_by_the_silos_own_settings():
         [query] = prepared.queries(1)
         lie = replace(query, n_summed=10**12, sensitivity=1e-9)
         participant = silo_of(prepared)
-        asked = participant._asked(QueryTask(*lie.serial))
+        asked = participant.asked(QueryTask(*lie.serial))
         assert (asked.n_summed, asked.sensitivity) == (query.n_summed, query.sensitivity)
         assert set(vars(QueryTask(1, 0))) == {"round", "place", "repeats", "broadcast"}
 
