@@ -80,7 +80,7 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
     from fedpriv.rounds.bounding import bounded
     from fedpriv.rounds.local_job import LocalJob
     from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Broadcast, Query, SetUp
+    from fedpriv.rounds.query import Broadcast, Exchange, Query, SetUp
     from fedpriv.rounds.weighting import RecordsInFull
     from fedpriv.training.contributions import Contributions, ContributionStats
     from fedpriv.util.streams import Streams
@@ -102,8 +102,7 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
         encoding,
         (),
         streams,
-        session=b"s" * 16,
-        n_units=case.records,
+        exchange=Exchange(b"s" * 16, n_units=case.records),
     )
     making = [0.0]
     true = np.zeros(case.size)
@@ -144,7 +143,7 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
 
     silos = {name: aggregation.silo(name, names, weighting) for name in names}
     helpers = {name: aggregation.helper(name, names, weighting) for name in aggregation.helpers}
-    task = SetUp(query.session, case.records)
+    task = SetUp(query.exchange.session, case.records)
     counts = np.ones(case.records, dtype=np.int64)
     run(
         {name: silo.setup(task, counts) for name, silo in silos.items()}

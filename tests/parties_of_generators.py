@@ -12,7 +12,7 @@ from fedpriv.crypto.roster import Identity, new_identities
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec, silo_name
 from fedpriv.parties.post import Post, contents
-from fedpriv.rounds.query import Broadcast, SetUp
+from fedpriv.rounds.query import Broadcast, Exchange, SetUp
 from fedpriv.rounds.weighting import UniformWeighting, Weighting
 from fedpriv.testing.faults import Faulty
 
@@ -104,8 +104,8 @@ class Protocols:
 def addressed(query, broadcast):
     """The query with what its messages are checked by, as a simulation fills it in."""
     down = tuple((name, vector.shape) for name, vector in broadcast.vectors.items())
-    n_units = query.n_units if broadcast.sampled is None else len(broadcast.sampled)
-    return replace(query, session=SESSION, down=down, n_units=n_units)
+    n_units = query.exchange.n_units if broadcast.sampled is None else len(broadcast.sampled)
+    return replace(query, exchange=Exchange(SESSION, 0, down, n_units))
 
 
 def dropping(party, steps):

@@ -6,7 +6,7 @@ import math
 
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.plan import UPDATE, Federation
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.query import Exchange, Query
 from fedpriv.util.streams import Streams
 
 SYSTEM = Streams(0, system=True)
@@ -46,5 +46,5 @@ def query_for(
         sampled=sampled,
         user_rate=user_rate,
         n_most=n_most,
-        n_units=users,
+        exchange=Exchange(n_units=users),
     )

@@ -117,7 +117,7 @@ class ShuffledSilo(WeightedSilo):
         """The number of ones among the silo's bits of each coordinate, (size,) int64."""
         levels = level_encoding(query)
         total = levels.noise_counts(job.noise)
-        missing = query.n_units
+        missing = query.exchange.n_units
         for block in job.contributions:
             vectors = block.vectors.double().cpu().numpy()
             weights = self.weights[block.units]
@@ -166,12 +166,12 @@ class CountingServer(WeighingServer):
         down = dict.fromkeys(silos, broadcast)
         expected = Expected(SHUFFLED, ones_of(query, parties=len(silos)), (SHUFFLER,))
         ones = yield from post.exchange_all(BROADCAST, down, expected)
-        return Total(level_encoding(query).decode(ones[SHUFFLER], query.n_units), silos)
+        return Total(level_encoding(query).decode(ones[SHUFFLER], query.exchange.n_units), silos)
 
 
 def ones_of(query: Query, *, parties: int) -> Array:
     """Schema of the ones of `parties` silos: no more than there are bits."""
-    most = parties * level_encoding(query).most(query.n_units)
+    most = parties * level_encoding(query).most(query.exchange.n_units)
     return Array(np.int64, (query.size,), low=0, high=most)
 
 

@@ -164,7 +164,7 @@ class NoisedSum(Work[np.ndarray]):
 
     @property
     def batch_key(self) -> Hashable:
-        return self.query.session, self.row.batch_key
+        return self.query.exchange.session, self.row.batch_key
 
     @property
     def nbytes(self) -> int:

@@ -214,7 +214,7 @@ class DpErm(RecordMethod):
             query.size, 1, rng, sensitivity=share, encoding=query.encoding
         )
         stats = ContributionStats()
-        pending = PendingState() if query.stateful else None
+        pending = PendingState() if query.asked.stateful else None
         start = silo.state.get("model", down["params"])
         steps = self._train(silo, query, start, last_noise=noise, stats=stats, pending=pending)
         return LocalJob(steps, noise, pending=pending, stats=stats)

@@ -59,7 +59,10 @@ class WholeSilo(Algorithm):
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """The recipe of a silo's local training."""
         return Recipe(
-            self.local_epochs + query.repeats, self.batch_size, self.local_lr, silo.plan.optimizer
+            self.local_epochs + query.exchange.repeats,
+            self.batch_size,
+            self.local_lr,
+            silo.plan.optimizer,
         )
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:

@@ -40,7 +40,7 @@ def round_events(exp: Experiment, plan: Plan) -> list[Event]:
 
 def bounds_whole_silos(exp: Experiment, plan: Plan) -> bool:
     """Whether the bound applies to a silo's whole update, so that its units share the bound."""
-    enforced = any(query.enforced for query in exp.algo.queries(1, plan))
+    enforced = any(query.asked.enforced for query in exp.algo.queries(1, plan))
     return enforced and exp.algo.contributors.weighting == OwnWeighting()
 
 
@@ -48,7 +48,7 @@ def _certified_alone(exp: Experiment, plan: Plan) -> bool:
     """Whether each silo adds all its noise itself and keeps its certificate if the others are
     empty."""
     sizes = plan.federation.silo_records
-    if not sizes or any(query.enforced for query in exp.algo.queries(1, plan)):
+    if not sizes or any(query.asked.enforced for query in exp.algo.queries(1, plan)):
         return False
 
     def of_silo(silo: int, records: tuple[int, ...]) -> list[Event]:

@@ -125,7 +125,7 @@ class ProtocolTap:
             kept = removable.kept(silos)
             links = [removable.chain(self.secret)[kept]]
             return np.asarray(self.noise - removable.surplus(links, kept))
-        return self.noise if query.enforced else self.message
+        return self.noise if query.asked.enforced else self.message
 
 
 class _RecordingNetwork(Network):
@@ -245,7 +245,7 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
         self.last_messages.clear()
         self.prepared.rehearse(query)
         total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
-        if query.stateful:
+        if query.asked.stateful:
             self.prepared.standing.silo_states |= self.session.checkpoints(self.prepared.silos)
         observers = self.prepared.plan.threat_model.observers
         return total, {

@@ -24,7 +24,7 @@ from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import ConfigError, require
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.query import Asked, Query
 from fedpriv.rounds.user_groups import PUBLIC_GROUPS
 from fedpriv.util.installed import others
 
@@ -102,10 +102,12 @@ def plan_queries(
             else (),
             streams=plan.streams,
             user_rate=rate,
-            enforced=request.noise.enforced,
             sensitivity=request.noise.sensitivity(n_summed),
-            stateful=request.stateful or parameters.mechanism.mixing is not None,
-            recipe=request.recipe,
+            asked=Asked(
+                request.recipe,
+                request.stateful or parameters.mechanism.mixing is not None,
+                request.noise.enforced,
+            ),
         )
         if charged and rate < 1 and not plan.hides_sample:
             # Afresh for each query: each is charged as a sample of its own.

@@ -59,7 +59,7 @@ def bounded(
             return Contributions(found.units, found.vectors)
         return Contributions(found.units[found.finite], found.vectors[found.finite])
 
-    return changed(steps, bound if query.enforced else fitting)
+    return changed(steps, bound if query.asked.enforced else fitting)
 
 
 class BoundedRows(NamedTuple):

@@ -73,12 +73,12 @@ class LocalJob:
     steps: yields blocks of contributions. Work that it yields can run in one batch with that of
         other silos.
     noise: noise share (size,) float64. An algorithm gives it if it draws the noise itself
-        (`Query.enforced` is False); empty: the framework draws it, or there is none.
+        (`Asked.enforced` is False); empty: the framework draws it, or there is none.
     secret: seed of the removable noise (`RemovableNoise`); None: no noise is removable.
     pending: the silo's next state if the query ends with a sum, filled while the contributions are
         computed. A silo then computes them even if no message needs them. None: the state stays.
     stats: diagnostics of the contributions, filled while they are computed. The framework counts
-        those that it bounds, the algorithm the others (`Query.enforced` is False). A round without
+        those that it bounds, the algorithm the others (`Asked.enforced` is False). A round without
         a counted or without a finite contribution is marked: it learned nothing.
     row: turns the weighted sum of the contributions (size,) into what the message contains before
         the noise. The framework sets it where messages repeat the sums of earlier rounds. None:

@@ -35,7 +35,7 @@ def one_row(
     Raises ConfigError where the training is refused.
     """
     training = job.training
-    plain = query.enforced and query.mechanism.mixing is None and query.n_most is None
+    plain = query.asked.enforced and query.mechanism.mixing is None and query.n_most is None
     if training is None or not plain or job.pending is not None:
         return None
     data = silo.data

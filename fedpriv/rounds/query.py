@@ -54,6 +54,39 @@ class SetUp:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a method asks of the silos.
+
+    recipe: how each user trains; None: the algorithm computes the contributions by itself.
+    stateful: whether silos store something between rounds; they then learn which silos are in the
+        sum.
+    enforced: whether the framework bounds contributions and adds the noise share. False: local
+        training does both, and the algorithm only declares events.
+    """
+
+    recipe: Recipe | None = None
+    stateful: bool = False
+    enforced: bool = True
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What the parties of a session agree on before they exchange messages.
+
+    session: identifier of the last set-up.
+    repeats: number of aborted queries in a row before this one, if the aggregation must not send
+        the same message twice. Methods that train whole silos then train that many more epochs.
+    down: names and shapes of the broadcast vectors.
+    n_units: number of contributors: users, silos or records.
+    """
+
+    session: bytes = b""
+    repeats: int = 0
+    down: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    n_units: int = 0
+
+
+@dataclass(frozen=True)
 class Query:
     """One exchange. It is fixed before any party looks at data.
 
@@ -70,19 +103,11 @@ class Query:
     sampled: (n_users,) bool: sampled users. None: all users, or the parties sample inside the
         protocol, so that no party knows the sample.
     user_rate: probability that a user is sampled.
-    enforced: whether the framework bounds contributions and adds the noise share. False: local
-        training does both, and the algorithm only declares `events`.
     sensitivity: sensitivity of the sum that the noise is sized for, in units of the bound.
-    stateful: whether silos store something between rounds; they then learn which silos are in the
-        sum.
-    repeats: number of aborted queries in a row before this one, if the aggregation must not send
-        the same message twice. Methods that train whole silos then train that many more epochs.
-    session: identifier of the last set-up.
-    down: names and shapes of the broadcast vectors.
-    n_units: number of contributors: users, silos or records.
     n_most: largest number of silos in the sum if surplus noise can be removed; None: exactly
         `n_summed`.
-    recipe: how each user trains; None: the algorithm computes the contributions by itself.
+    asked: what the method asks of the silos.
+    exchange: what the parties agree on before the exchange.
     """
 
     name: str
@@ -97,15 +122,10 @@ class Query:
     place: int = 0
     sampled: np.ndarray | None = None
     user_rate: float = 1.0
-    enforced: bool = True
     sensitivity: float = 1.0
-    stateful: bool = False
-    repeats: int = 0
-    session: bytes = b""
-    down: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    n_units: int = 0
     n_most: int | None = None
-    recipe: Recipe | None = None
+    asked: Asked = Asked()
+    exchange: Exchange = Exchange()
 
     @property
     def serial(self) -> tuple[int, int]:
@@ -114,15 +134,20 @@ class Query:
 
     def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
-        return Post(name, self.session, self.serial, signer=signer)
+        return Post(name, self.exchange.session, self.serial, signer=signer)
 
     @cached_property
     def broadcast_schema(self) -> Schema:
         """The schema of the broadcast to a silo."""
-        vectors = {name: Array(np.float64, shape, finite=True) for name, shape in self.down}
+        vectors = {
+            name: Array(np.float64, shape, finite=True) for name, shape in self.exchange.down
+        }
         return Instance(
             Broadcast,
-            {"vectors": Entries(vectors), "sampled": Maybe(Array(np.bool_, (self.n_units,)))},
+            {
+                "vectors": Entries(vectors),
+                "sampled": Maybe(Array(np.bool_, (self.exchange.n_units,))),
+            },
         )
 
     def summed_schema(self, silos: Collection[str]) -> Schema:

@@ -73,7 +73,7 @@ class Silo:
         Raises ValueError for training on all records where users or records are bounded: a silo's
         change moves by twice the bound without one of them.
         """
-        if training.pooled and query.enforced and not isinstance(self.contributors, Silos):
+        if training.pooled and query.asked.enforced and not isinstance(self.contributors, Silos):
             raise ValueError(
                 f"{self.name} would train on all of its records, and the algorithm declares "
                 f"{type(self.contributors).__name__}: declare Silos"
@@ -86,14 +86,14 @@ class Silo:
 
         Raises ValueError for a query without a recipe.
         """
-        if query.recipe is None:
+        if query.asked.recipe is None:
             raise ValueError(f"query {query.name}: a request without a recipe needs `local_update`")
         sampled = query.sampled
         bounds = self.contributors.bounds(self.plan.federation, query.round)
         if bounds is not None and not bounds.all():
             sampled = bounds > 0 if sampled is None else sampled & (bounds > 0)
         users = None if sampled is None else np.flatnonzero(sampled[self.data.users])
-        return self.train(query, Training(query.recipe, start, users))
+        return self.train(query, Training(query.asked.recipe, start, users))
 
     def _steps(self, query: Query, training: Training) -> Computation:
         from fedpriv.training.users import silo_training

@@ -350,7 +350,7 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
         main=prepared.evaluation.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
         certified=_certified(rounds),
-        kept=own and any(query.stateful for queries in rounds for query in queries),
+        kept=own and any(query.asked.stateful for queries in rounds for query in queries),
         private=experiment.data.private_test,
     )
 

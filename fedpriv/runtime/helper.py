@@ -72,7 +72,7 @@ class HelperParticipant(WorkingParticipant):
         total = yield from self.protocol.query(query, broadcast)
         if total is not None:
             query.covered(total)
-            if query.stateful and self.announces:
+            if query.asked.stateful and self.announces:
                 post = query.post(self.name, self.protocol.signer)
                 yield from post.send(
                     SUMMED, dict.fromkeys(map(silo_name, query.invited), Summed(total.silos))

@@ -301,7 +301,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             query = self.addressed(query)
             traffic = Traffic()
             sample = Broadcast({}, query.sampled) if self.peers else None
-            told = QueryTask(*query.serial, query.repeats)
+            told = QueryTask(*query.serial, query.exchange.repeats)
             tasks = dict.fromkeys(self.aggregation.helpers, replace(told, broadcast=broadcast))
             asked = replace(told, broadcast=sample)
             tasks |= {silo_name(silo): asked for silo in query.invited}
@@ -320,7 +320,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 # also abort every later query.
                 self.standing.ready = (
                     self.standing.ready
-                    and not query.stateful
+                    and not query.asked.stateful
                     and not isinstance(abort, MisfitError)
                 )
                 raise
@@ -339,13 +339,13 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def addressed(self, query: Query) -> Query:
         """The query with the session and the schemas that its messages must match."""
         charged = query.n_summed
-        query = self.settings.addressed(query, self.silos)
+        repeats = self.standing.failures if self.aggregation.abort_policy.never_repeats else 0
+        query = self.settings.addressed(query, self.silos, self.standing.session_name, repeats)
         if query.mechanism.clips and charged > len(query.invited):
             raise AggregationAbortedError(
                 "silos were lost after the round was charged; the next is charged without them"
             )
-        repeats = self.standing.failures if self.aggregation.abort_policy.never_repeats else 0
-        return replace(query, session=self.standing.session_name, repeats=repeats)
+        return query
 
     def _check(self, query: Query, learned: dict[str, Any]) -> None:
         """Raise MisfitError for a result that does not match its schema."""
@@ -360,7 +360,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     ) -> dict[str, SiloState]:
         """What silos have stored in a stateful query. Raises AggregationAbortedError if a silo in
         the sum was lost before: the others would go on from a sum that it knows nothing of."""
-        if not query.stateful:
+        if not query.asked.stateful:
             return {}
         memories = self.session.checkpoints([name for name in self.silos if name in learned])
         lost = sorted(set(total.silos) - set(memories))

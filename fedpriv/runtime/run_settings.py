@@ -16,7 +16,7 @@ from fedpriv.errors import RefusedError
 from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.query import Exchange, Query
 from fedpriv.rounds.tasks import QueryTask
 from fedpriv.util.settings_digest import settings_digest
 
@@ -108,19 +108,22 @@ class RunSettings:
         """The addressed query of a session. The parties of one process share the last one."""
         last, *about = self._last.get("named", (None,))
         if last is not query or about[0] is not present or about[1:3] != [session, repeats]:
-            named = replace(self.addressed(query, present), session=session, repeats=repeats)
+            named = self.addressed(query, present, session, repeats)
             about = [present, session, repeats, named]
             self._last["named"] = query, *about
         found: Query = about[3]
         return found
 
-    def addressed(self, query: Query, present: tuple[str, ...]) -> Query:
-        """The query for the silos that are present, with the schemas of its messages."""
+    def addressed(
+        self, query: Query, present: tuple[str, ...], session: bytes, repeats: int
+    ) -> Query:
+        """The query for the silos that are present, with what its messages must match."""
         if len(present) < len(self.silos):
             # Noise shares are then larger, so that the sum's noise stays what is charged.
             invited = tuple(silo for silo in query.invited if silo_name(silo) in present)
             query = replace(query, invited=invited, n_summed=len(invited))
-        return replace(query, down=self._down(query), n_units=self.n_units)
+        exchange = Exchange(session, repeats, self._down(query), self.n_units)
+        return replace(query, exchange=exchange)
 
     def epsilon(self, answered: tuple[Serial, ...], number: int) -> float:
         """The certified epsilon of these answers after round `number`, as a run reports it."""

@@ -310,7 +310,7 @@ class SiloWork:
 
     def noise(self, job: LocalJob, query: Query) -> tuple[np.ndarray, bytes | None]:
         """The noise share, and the seed of its removable noise."""
-        if not query.enforced:
+        if not query.asked.enforced:
             return job.noise if len(job.noise) else np.zeros(query.size), None
         silo = self.participant.silo
         removable = query.removable

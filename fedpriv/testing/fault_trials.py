@@ -131,7 +131,7 @@ class FaultTrials:
         (query,) = prepared.queries(round)
         total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
         remembered: dict[str, dict[str, np.ndarray]] = {}
-        if query.stateful:
+        if query.asked.stateful:
             living = prepared.session.checkpoints(prepared.silos)
             memories = sorted({**prepared.standing.silo_states, **living}.items())
             remembered = {name: dict(memory) for name, memory in memories if memory}

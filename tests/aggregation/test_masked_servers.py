@@ -99,7 +99,8 @@ class Coalition:
         """One query: of some silos, with one model or two."""
         query = query_for(self.aggregation, len(self.protocols.names), round, size=SIZE)
         down = tuple((name, vector.shape) for name, vector in MODELS[0].vectors.items())
-        query = replace(query, session=bytes([len(self.seeds)]) * 16, down=down)
+        session = bytes([len(self.seeds)]) * 16
+        query = replace(query, exchange=replace(query.exchange, session=session, down=down))
         post = query.post(SERVER, self._signer())
         two = self.chance.random() < 0.3
         for name in self.honest:

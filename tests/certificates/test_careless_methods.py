@@ -152,7 +152,7 @@ def test_what_rests_on_an_authors_word_is_declared(
     [query] = plan_queries(
         [request_], made, contributors, [target], round=1, claim=claimed, author=drawing
     )
-    assert query.enforced  # the framework bounds and noises all the same
+    assert query.asked.enforced  # the framework bounds and noises all the same
     assert {event.authors for event in query.events} == {(author,)}
 
 
@@ -291,8 +291,9 @@ class RateOfAll(UldpSgd):
     """A learning rate made of all records of a silo."""
 
     def local_update(self, silo, query, down):
-        recipe = replace(query.recipe, lr=float(silo.data.x.abs().mean()))
-        return super().local_update(silo, replace(query, recipe=recipe), down)
+        recipe = replace(query.asked.recipe, lr=float(silo.data.x.abs().mean()))
+        asked = replace(query.asked, recipe=recipe)
+        return super().local_update(silo, replace(query, asked=asked), down)
 
 
 class Remembers(UldpSgd):
@@ -349,7 +350,7 @@ def test_a_certificate_is_enforced_only_if_no_author_can_mix_units(cls, words, a
     exp = experiment(name, "preset.n_users=8", *given, *words, algo=algo)
     _, _, federation = allocate(exp)
     [query] = exp.algo.queries(1, exp.planner.plan(federation))
-    assert query.enforced  # bounded and noised all the same
+    assert query.asked.enforced  # bounded and noised all the same
     assert {event.authors for event in query.events} == {authors}
 
 

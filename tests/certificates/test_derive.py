@@ -288,7 +288,12 @@ def test_a_query_takes_the_numbers_of_its_channel():
     first, second = plan_queries(two, made, Users(), [USER], round=4, claim=claimed)
     assert second.stream("noise") == "other noise"
     assert first.serial < second.serial
-    assert (query.user_rate, query.place, query.stateful, query.sampled) == (1.0, 0, False, None)
+    assert (query.user_rate, query.place, query.asked.stateful, query.sampled) == (
+        1.0,
+        0,
+        False,
+        None,
+    )
 
 
 def test_a_method_cannot_write_its_own_events():

@@ -9,12 +9,13 @@ from queries import query_for
 from fedpriv.aggregation.plain import Plain
 from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.schema import SchemaError
-from fedpriv.rounds.query import STATE_DIGEST, Broadcast, SiloReport, Summed, Total
+from fedpriv.rounds.query import STATE_DIGEST, Broadcast, Exchange, SiloReport, Summed, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.contributions import ContributionStats
 
 SILOS = ("silo0", "silo1", "silo2")
-QUERY = replace(query_for(Plain(), 3, users=4, size=2), down=(("params", (2,)),))
+EXCHANGE = Exchange(down=(("params", (2,)),), n_units=4)
+QUERY = replace(query_for(Plain(), 3, users=4, size=2), exchange=EXCHANGE)
 TOTAL = Total(np.zeros(2), SILOS)
 DIGEST = State(np.zeros(2)).digest()
 

@@ -36,7 +36,9 @@ def in_single_precision(silo, down):
 
 
 def starting(start):
-    return lambda silo, query, down: silo.train(query, Training(query.recipe, start(silo, down)))
+    return lambda silo, query, down: silo.train(
+        query, Training(query.asked.recipe, start(silo, down))
+    )
 
 
 def writing(silo, query, down):

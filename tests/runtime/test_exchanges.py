@@ -10,7 +10,7 @@ import pytest
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import AbortPolicy
 from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
-from fedpriv.rounds.query import SiloReport, events_of
+from fedpriv.rounds.query import Asked, SiloReport, events_of
 from fedpriv.runtime import DivergedError, PreparedRun, prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -104,7 +104,7 @@ def test_parties_are_closed_with_the_simulation():
 )
 def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monkeypatch):
     [query] = plain.queries(1)
-    asked = replace(query, stateful=stateful)
+    asked = replace(query, asked=Asked(stateful=stateful))
 
     def standing():
         now = plain.standing
@@ -133,10 +133,10 @@ def test_what_follows_a_query_without_a_sum(plain, abort, stateful, ready, monke
 def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain):
     [query] = plain.queries(1)
     plain.standing.failures = 2
-    assert plain.addressed(query).repeats == 0
+    assert plain.addressed(query).exchange.repeats == 0
     never = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
     plain.settings = replace(plain.settings, aggregation=never)
-    assert plain.addressed(query).repeats == 2
+    assert plain.addressed(query).exchange.repeats == 2
 
 
 def test_who_is_left_out_is_not_asked_and_the_others_owe_larger_shares(plain):

@@ -9,6 +9,7 @@ import pytest
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
+from fedpriv.rounds.query import Exchange
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -64,7 +65,7 @@ class Stubborn(FedAvg):
     """It trains the same models again."""
 
     def recipe(self, silo, query):
-        return super().recipe(silo, replace(query, repeats=0))
+        return super().recipe(silo, replace(query, exchange=Exchange()))
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -14,7 +14,7 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.query import Asked, Query
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime.silo import SiloWork
 from fedpriv.training.contributions import Contributions, ContributionStats
@@ -66,12 +66,12 @@ def test_records_that_train_together_are_one_silos_contribution(contributors):
     with pytest.raises(ValueError, match="declare Silos"):
         silo.train(query(), training)
     replace(silo, contributors=Silos()).train(query(), training)
-    silo.train(query(enforced=False), training)
+    silo.train(query(asked=Asked(enforced=False)), training)
 
 
 def test_a_method_that_bounds_by_itself_is_left_alone():
     stats, raw = ContributionStats(), block([3, 3], [30.0, 40.0], [0.0, 1.0])
-    (seen,) = bounded(iter([raw]), query(enforced=False), stats)
+    (seen,) = bounded(iter([raw]), query(asked=Asked(enforced=False)), stats)
     assert seen is raw
     assert stats == ContributionStats()
 
@@ -91,7 +91,13 @@ def test_a_unit_that_comes_twice_is_refused(blocks):
 def test_vectors_of_another_length_are_refused(units, rows, enforced):
     """A vector of one number would be spread over all coordinates, after it was bounded."""
     with pytest.raises(ValueError, match="one vector of 2 coordinates"):
-        list(bounded(iter([block(units, *rows)]), query(enforced=enforced), ContributionStats()))
+        list(
+            bounded(
+                iter([block(units, *rows)]),
+                query(asked=Asked(enforced=enforced)),
+                ContributionStats(),
+            )
+        )
 
 
 def test_a_unit_below_zero_is_refused():
@@ -116,8 +122,8 @@ def test_noise_is_the_methods_own_only_where_it_says_so():
     silo = SimpleNamespace(streams=Streams(0), name="silo0")
     own = LocalJob(iter(()), np.full(2, 7.0))
     for asked, local, expected in (
-        (query(enforced=False), own, own.noise),
-        (query(enforced=False), LocalJob(iter(())), np.zeros(2)),
+        (query(asked=Asked(enforced=False)), own, own.noise),
+        (query(asked=Asked(enforced=False)), LocalJob(iter(())), np.zeros(2)),
     ):
         np.testing.assert_array_equal(
             SiloWork(SimpleNamespace(silo=silo), asked).noise(local, asked)[0], expected

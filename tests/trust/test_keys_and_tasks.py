@@ -12,6 +12,7 @@ from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.engines.descriptions import describe, restore
 from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode
+from fedpriv.rounds.query import Exchange
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
@@ -126,7 +127,8 @@ def test_the_same_round_is_refused_with_any_repeats_after_another_set_up_too(nam
             assert prepared.run_round(prepared.queries(number), prepared.state).aborted is None
         for repeats in range(6):
             prepared.standing.ready = chance.random() < 0.5
-            again = [replace(query, repeats=repeats) for query in prepared.queries(2)]
+            exchange = Exchange(repeats=repeats)
+            again = [replace(query, exchange=exchange) for query in prepared.queries(2)]
             assert prepared.run_round(again, prepared.state).aborted is not None
 
 

@@ -194,7 +194,7 @@ class SecAgg(RingAggregation):
         """
         threshold, cohort, candidates = self.numbers(len(query.invited))
         return Terms(
-            stamp=(query.session, *query.serial, told),
+            stamp=(query.exchange.session, *query.serial, told),
             threshold=threshold,
             cohort=cohort,
             candidates=candidates,
