@@ -42,10 +42,6 @@ class RecordSgd(Algorithm):
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("record", REPLACE),)
 
-    @property
-    def queries_need_allocation(self) -> bool:
-        return True
-
     def check(self, plan: Plan) -> None:
         plan.mechanism.check_encoding(plan.n_summed, plan.encoding)
 
