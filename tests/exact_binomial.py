@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from fedpriv.accountants.search import bisect
+from fedpriv.accountants.group import bisect
 from fedpriv.accountants.shifted_binomial import VARIANCE, P
 
 _WINDOW = 12.0

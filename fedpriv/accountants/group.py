@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, Composition, leaves
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Composition, Event, leaves
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, rdp_curve
-from fedpriv.accountants.search import bisect
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ def sampled_gaussian(event: DpEvent, group_size: int) -> tuple[float, float]:
     known for it."""
     import dp_accounting as dp
 
-    _check_size(group_size)
     if isinstance(event, dp.GaussianDpEvent):
         return 1.0, event.noise_multiplier
     if isinstance(event, dp.PoissonSampledDpEvent) and isinstance(event.event, dp.GaussianDpEvent):
@@ -97,7 +96,7 @@ def group_rdp(
     Raises ConfigError for an order below 2k, with k rounded up to a power of two; the lemma does
     not cover it.
     """
-    doublings = (_check_size(group_size) - 1).bit_length()
+    doublings = (group_size - 1).bit_length()
     a = np.asarray(orders, float)
     divergences = np.asarray(curve, float)
     lowest = 2 ** (doublings + 1)
@@ -113,7 +112,7 @@ def group_rdp(
 
 def group_rdp_epsilon(composition: Composition, group_size: int, delta: float) -> float:
     """Epsilon at `delta` of `composition` for a group, by `group_rdp` on all allowed orders."""
-    rounded_up = 2 ** (_check_size(group_size) - 1).bit_length()
+    rounded_up = 2 ** (group_size - 1).bit_length()
     orders = ORDERS if rounded_up == 1 else _orders_from(2 * rounded_up)
     return convert(
         *group_rdp(orders, rdp_curve(composition, ADD_REMOVE, orders), group_size), delta
@@ -136,7 +135,7 @@ def group_dp(
     epsilon) delta_1 = delta is then linear in ln(delta_1) and solvable for a > k; delta_1 itself
     may be far below the smallest float.
     """
-    k = _check_size(group_size)
+    k = group_size
     a = np.array(orders)
     above = rdp_curve(composition, ADD_REMOVE, orders) + np.log1p(-1 / a) - np.log(a) / (a - 1)
     usable = (a > k) & np.isfinite(above)
@@ -157,7 +156,7 @@ def lemma_claim(epsilon: Callable[[float], float], group_size: int, delta: float
     The result is k epsilon(delta_1) where k e^((k - 1) epsilon(delta_1)) delta_1 = delta (Lowy et
     al., Appendix B); inf if delta_1 would be smaller than the smallest float.
     """
-    k = _check_size(group_size)
+    k = group_size
     if k == 1:
         return epsilon(delta)
 
@@ -178,7 +177,7 @@ def paper_group_claim(composition: Composition, group_size: int, delta: float) -
     k is rounded down to a power of two, and the grid gets the order k + 10, although the lemma
     needs 2k or more.
     """
-    doublings = _check_size(group_size).bit_length() - 1
+    doublings = group_size.bit_length() - 1
     rounded_down = 2**doublings
     if rounded_down == 1:
         return convert(PAPER_ORDERS, rdp_curve(composition, ADD_REMOVE, PAPER_ORDERS), delta)
@@ -201,6 +200,28 @@ def gaussian(composition: Composition) -> bool:
     return all(isinstance(event, GaussianDpEvent) for event in leaves(composition) or ())
 
 
-def _check_size(group_size: int) -> int:
-    require(group_size >= 1, "group_size", group_size, "must be at least 1")
-    return int(group_size)
+def replaced(event: Event) -> Event:
+    """An event whose epsilon, by a `Ledger`, holds for replacing the unit.
+
+    Replacing a unit removes one and adds another: two steps of add/remove. For unsampled Gaussian
+    releases, a group of two moves the mean twice as far, whatever the directions of the steps, so a
+    bound for this group holds for the replacement. The new event is still accounted under
+    add/remove, with twice the group size. Events under replace stay unchanged. Raises ConfigError
+    for sampled releases: no proof covers replacement by the curve of a removed group.
+    """
+    if event.adjacency == REPLACE:
+        return event
+    size = 2 * event.group_size
+    require_proof([(event.certified, 1)], REPLACE, size)
+    return replace(event, group_size=size)
+
+
+def bisect(
+    too_low: Callable[[float], bool], low: float, high: float, *, within: float = 1e-9
+) -> float:
+    """The smallest value that is not `too_low`, which holds at `low` and not at `high`, rounded up
+    by at most `within` times the larger of itself and 1."""
+    while high - low > within * max(high, 1.0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_low(middle) else (low, middle)
+    return high

@@ -26,9 +26,8 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant, unsupported
 from fedpriv.accountants.events import ADD_REMOVE, Composition, leaves
-from fedpriv.accountants.group import group_event, require_proof
+from fedpriv.accountants.group import bisect, group_event, require_proof
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.accountants.search import bisect
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:

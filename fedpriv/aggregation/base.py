@@ -231,14 +231,11 @@ def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadca
     return received.get(SERVER)
 
 
-def server_trust(
-    *, sees_messages: bool, assumptions: tuple[str, ...], others: tuple[Observer, ...] = ()
-) -> ThreatModel:
+def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> ThreatModel:
     """The threat model of a server that hands out weights, samples users and learns the sum.
 
     sees_messages: whether the server sees every silo's message too.
     assumptions: what all of this rests on.
-    others: observers beside the released model, the server and a silo.
     """
     released, server, silo = OBSERVERS
     counts = "the server learns every user's record counts"
@@ -247,6 +244,5 @@ def server_trust(
         Observer(released, sees_sample=False),
         Observer(server, sees_messages=sees_messages, sees_counts=counts),
         Observer(silo, sees_counts=weights, own_shares=1),
-        *others,
     )
     return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)

@@ -6,8 +6,8 @@ squares modulo the prime p of group 15 of RFC 3526, a group of prime order q = (
 sender publishes S = g^y. For choice c the receiver sends R = S^c g^x with x uniform below q: R is
 uniform in the group for every c, so the choice is hidden perfectly. The key of message j is a hash
 of R^y S^(-jy) and of the transcript. The receiver can compute it only for j = c, as S^x. One S
-serves for all transfers of a session, so that the receiver's powers have two fixed bases. y has 512
-bits, above the 420 that RFC 3526 asks for in this group.
+serves for all transfers of a session. y has 512 bits, above the 420 that RFC 3526 asks for in this
+group.
 
 Security: against parties that follow the protocol, under the computational Diffie-Hellman
 assumption with SHA-256 as a random oracle. A session is bytes that name who talks to whom and when;
@@ -34,10 +34,6 @@ GENERATOR = 4
 SENDER_BITS = 512
 ELEMENT_BYTES = 384
 """Bytes of a number below p in a message."""
-WINDOW = 4
-"""Bits of an exponent that one multiplication covers."""
-TABLES_PAY = 20
-"""Number of powers of one base from which on tables of windows are faster."""
 
 
 @cache
@@ -94,16 +90,14 @@ class Receiver:
     def __init__(self, session: bytes, element: bytes, choices: Sequence[int]) -> None:
         p = prime()
         [other] = _elements(element, 1)
-        of_generator = _generator_windows(p)
-        windows = _windows(other, p) if len(choices) >= TABLES_PAY else None
         self.choices = choices
         self._keys: list[bytes] = []
         requests = []
         for index, choice in enumerate(choices):
             exponent = secrets.randbelow(order())
-            request = powmod(other, choice, p) * _power(of_generator, exponent, p) % p
+            request = powmod(other, choice, p) * powmod(GENERATOR, exponent, p) % p
             requests.append(int(request))
-            secret = powmod(other, exponent, p) if windows is None else _power(windows, exponent, p)
+            secret = powmod(other, exponent, p)
             self._keys.append(_key(session, element, index, request=request, secret=secret))
         self.requests = to_bytes(requests, p)
 
@@ -122,31 +116,6 @@ def _elements(raw: bytes, count: int) -> list[mpz]:
     if any(gmpy2.jacobi(element, prime()) != 1 for element in elements):
         raise ValueError("not an element of the group")
     return elements
-
-
-@cache
-def _generator_windows(p: int) -> list[list[mpz]]:
-    """Tables of the base that all sessions share: 5 MB, once in a process."""
-    return _windows(mpz(GENERATOR), p)
-
-
-def _windows(base: mpz, p: int) -> list[list[mpz]]:
-    """base^(digit * 2^(WINDOW * place)) for every place of an exponent below p and every digit."""
-    tables = []
-    for _ in range(0, p.bit_length(), WINDOW):
-        table = [mpz(1)]
-        for _ in range(2**WINDOW):
-            table.append(table[-1] * base % p)
-        base = table.pop()
-        tables.append(table)
-    return tables
-
-
-def _power(tables: list[list[mpz]], exponent: int, p: int) -> mpz:
-    result = mpz(1)
-    for place, table in enumerate(tables):
-        result = result * table[exponent >> (WINDOW * place) & (2**WINDOW - 1)] % p
-    return result
 
 
 def _key(session: bytes, element: bytes, index: int, *, request: mpz, secret: mpz) -> bytes:

@@ -159,9 +159,6 @@ class Roster:
             return found
         return self._last[1]
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"entries": self.entries, "_last": None}
-
     def revoked(self, party: str) -> Roster:
         """The roster without the party's key. Its signatures count for nothing from now on."""
         self.key(party)

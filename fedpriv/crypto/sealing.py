@@ -9,7 +9,6 @@ from __future__ import annotations
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-KEY_BYTES = 32
 TAG_BYTES = 16
 """Bytes that sealing adds to a message."""
 NONCE = bytes(12)
@@ -22,21 +21,14 @@ class SealBrokenError(ValueError):
 def seal(key: bytes, content: bytes) -> bytes:
     """`content` encrypted and authenticated, `TAG_BYTES` longer.
 
-    key: 32 bytes that seal nothing else; ValueError for another length.
+    key: 32 bytes that seal nothing else.
     """
-    return _cipher(key).encrypt(NONCE, content, None)
+    return AESGCM(key).encrypt(NONCE, content, None)
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Decrypt and verify. Raises SealBrokenError for a message that this key has not sealed,
-    ValueError for a key of another length."""
+    """Decrypt and verify. Raises SealBrokenError for a message that this key has not sealed."""
     try:
-        return _cipher(key).decrypt(NONCE, sealed, None)
+        return AESGCM(key).decrypt(NONCE, sealed, None)
     except InvalidTag as error:
         raise SealBrokenError("its seal is broken") from error
-
-
-def _cipher(key: bytes) -> AESGCM:
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
-    return AESGCM(key)

@@ -29,11 +29,7 @@ class BadSharesError(ValueError):
 
 def share(secret: bytes, threshold: int, parties: int) -> np.ndarray:
     """Shares of a 32-byte secret, (parties, LIMBS) uint32; row i belongs to point i + 1. Any
-    `threshold` rows give the secret; fewer reveal nothing."""
-    if len(secret) != SECRET_BYTES:
-        raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(secret)}")
-    if not 1 <= threshold <= parties < MAX_TERMS:
-        raise ValueError(f"threshold {threshold} of {parties} parties")
+    `threshold` rows give the secret; fewer reveal nothing. `parties` are fewer than `MAX_TERMS`."""
     number = int.from_bytes(secret, "little")
     limbs = [(number >> (LIMB_BITS * k)) & (2**LIMB_BITS - 1) for k in range(LIMBS)]
     coefficients = np.vstack(
@@ -68,8 +64,6 @@ class Reconstruction:
     def at(points: list[int]) -> Reconstruction:
         """For distinct points, at least as many as the threshold, each from 1 to 2^31 - 2."""
         x = np.array(points, dtype=np.uint64)
-        if len(set(points)) != len(points) or not points or min(points) < 1 or max(points) >= PRIME:
-            raise ValueError("points must be distinct field elements other than zero")
         differences = (x[None, :] + np.uint64(PRIME) - x[:, None]) % PRIME  # x_j - x_i in row i
         np.fill_diagonal(differences, 1)
         denominators = _multiply_rows(differences) * x % PRIME
@@ -79,8 +73,6 @@ class Reconstruction:
         """k secrets from (k, t, LIMBS) shares, in the order of the points. Raises BadSharesError
         when a result is no secret. Other wrong shares give a wrong secret."""
         k, t, limbs = shares.shape
-        if t != len(self.weights) or limbs != LIMBS or (shares >= PRIME).any():
-            raise BadSharesError(f"shares of shape {shares.shape} for {len(self.weights)} points")
         columns = np.moveaxis(shares, 1, 0).reshape(t, k * limbs).astype(np.uint64)
         values = _product(_halves(self.weights[None, :]), _halves(columns)).reshape(k, limbs)
         numbers = [

@@ -69,9 +69,6 @@ class VerificationKey:
     def _public(self) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(self.raw)
 
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"raw": self.raw, "context": self.context}
-
 
 @dataclass(frozen=True)
 class SigningKey:
@@ -110,9 +107,6 @@ class SigningKey:
     @cached_property
     def _private(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.raw)
-
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"raw": self.raw, "context": self.context}
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,12 +19,9 @@ _ANY = X25519PrivateKey.generate()
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A public key of 32 bytes. Raises ValueError for another length."""
+    """A public key of 32 bytes. Its uses raise ValueError for another length."""
 
     raw: bytes
-
-    def __post_init__(self) -> None:
-        _check_length(self.raw)
 
     def require_order(self) -> None:
         """Raise ValueError for a key of low order: with it everybody would derive the same seed."""
@@ -37,18 +34,12 @@ class PublicKey:
     def _key(self) -> X25519PublicKey:
         return X25519PublicKey.from_public_bytes(self.raw)
 
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"raw": self.raw}
-
 
 @dataclass(frozen=True)
 class PrivateKey:
-    """A private key of 32 bytes. Raises ValueError for another length."""
+    """A private key of 32 bytes. Its uses raise ValueError for another length."""
 
     raw: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        _check_length(self.raw)
 
     @classmethod
     def generate(cls) -> PrivateKey:
@@ -95,11 +86,3 @@ class PrivateKey:
     @cached_property
     def _secrets(self) -> dict[bytes, bytes]:
         return {}
-
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"raw": self.raw}
-
-
-def _check_length(raw: bytes) -> None:
-    if len(raw) != KEY_BYTES:
-        raise ValueError(f"an X25519 key has {KEY_BYTES} bytes, not {len(raw)}")

@@ -10,7 +10,7 @@ import dp_accounting as dp
 import pytest
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
-from fedpriv.accountants.events import ADD_REMOVE, ENFORCED, Event, leaves
+from fedpriv.accountants.events import ADD_REMOVE, Event, leaves
 from fedpriv.errors import ConfigError
 
 GAUSSIAN = dp.GaussianDpEvent(5.0)
@@ -18,7 +18,7 @@ SAMPLED = dp.PoissonSampledDpEvent(0.1, GAUSSIAN)
 
 
 def test_importing_accountants_loads_neither_torch_nor_dp_accounting():
-    names = ["base", "calibrate", "combined", "events", "group", "ledger", "pld", "rdp", "table"]
+    names = ["base", "calibrate", "combined", "events", "group", "ledger", "pld", "rdp"]
     code = f"import sys\nfor n in {names}: __import__('fedpriv.accountants.' + n)\n"
     code += "print(sorted({'torch', 'dp_accounting', 'scipy', 'rich'} & set(sys.modules)))"
     shown = subprocess.run(
@@ -101,11 +101,6 @@ def test_sampling_everything_is_no_sampling():
 def test_impossible_mechanisms_end_in_one_line(event):
     with pytest.raises(ConfigError, match=r"^[^\n]+$"):
         leaves([(event, 1)])
-
-
-def test_an_event_speaks_of_one_record_that_is_bounded_by_the_framework():
-    event = Event("s", "record", ADD_REMOVE, GAUSSIAN, None)
-    assert (event.group_size, event.status) == (1, ENFORCED)
 
 
 def test_equal_events_are_one():

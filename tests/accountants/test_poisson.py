@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
-from fedpriv.accountants.poisson import sampled_curve
 from fedpriv.accountants.rdp import rdp_epsilon
-from fedpriv.accountants.renyi import ORDERS, rdp_curve
+from fedpriv.accountants.renyi import ORDERS, rdp_curve, sampled_curve
 from fedpriv.errors import ConfigError
 
 RATES, NOISES = st.floats(1e-4, 0.9), st.floats(0.5, 50)

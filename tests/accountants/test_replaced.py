@@ -6,9 +6,9 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from scipy.stats import norm
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Event
+from fedpriv.accountants.group import replaced
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
-from fedpriv.accountants.replaced import replaced
 from fedpriv.errors import ConfigError
 
 

@@ -119,37 +119,6 @@ def test_one_that_is_no_secret_is_refused_among_others(bad: list[int], at: int):
         Reconstruction.at([1]).secrets(shares)
 
 
-def test_shares_of_another_shape_or_field_are_refused():
-    known = Reconstruction.at([1, 2])
-    for shares in (np.zeros((1, 3, LIMBS)), np.zeros((1, 1, LIMBS)), np.zeros((1, 2, LIMBS - 1))):
-        with pytest.raises(BadSharesError, match="shares of shape"):
-            known.secrets(shares.astype(np.uint32))
-    assert known.secrets(np.zeros((2, 2, LIMBS), dtype=np.uint32)) == [bytes(32)] * 2
-    with pytest.raises(BadSharesError, match="shares of shape"):
-        of_one(PRIME)
-
-
-@pytest.mark.parametrize("points", [[], [1, 1], [0, 2], [1, PRIME]])
-def test_impossible_points_are_refused(points):
-    with pytest.raises(ValueError, match="points"):
-        Reconstruction.at(points)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (bytes(31), 2, 3),
-        (bytes(33), 2, 3),
-        (bytes(32), 4, 3),
-        (bytes(32), 0, 3),
-        (bytes(32), 1, 2**20),
-    ],
-)
-def test_impossible_sharings_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"bytes|threshold"):
-        share(*arguments)
-
-
 def test_a_thousand_parties_take_milliseconds():
     share(bytes(32), 501, 1000)
     seconds = []

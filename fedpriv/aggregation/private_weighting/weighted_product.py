@@ -21,7 +21,6 @@ from fedpriv.aggregation.private_weighting.packed_tables import TablePlan
 from fedpriv.crypto.paillier import pairs
 from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.parallel import even_ranges, map_evenly, map_in_processes
-from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotLayout
 
 
@@ -52,14 +51,12 @@ def weighted_product(
 
     powers: one ciphertext of m_u for each of this silo's users, at least one, by
         `raise_to_factors`.
-    coefficients: (users, d) int64, truncated coordinates.
+    coefficients: (users, d) int64, coordinates by `layout.truncate`.
     workers: processes that share the columns; the result does not depend on them.
 
     The products are deterministic: they must go through `add_and_rerandomise` before they leave the
-    silo. The number of operations does not depend on the coefficients. Raises OutOfRangeError for a
-    coefficient beyond `layout.coordinate_bound`.
+    silo. The number of operations does not depend on the coefficients.
     """
-    check_coefficients(coefficients, len(powers), layout)
     parts = even_ranges(layout.columns(coefficients.shape[1]), workers)
     blocks = [
         coefficients[:, part.start * layout.slots : part.stop * layout.slots] for part in parts
@@ -68,25 +65,6 @@ def weighted_product(
         _products, public, list(powers), layout=layout, memory=packed_tables.MEMORY // workers
     )
     return [product for part in map_in_processes(products, blocks, workers) for product in part]
-
-
-def check_coefficients(coefficients: np.ndarray, users: int, layout: SlotLayout) -> None:
-    """Raise unless the matrix is int64 (users, d), neither empty, within the layout's bound."""
-    if (
-        coefficients.ndim != 2
-        or len(coefficients) != users
-        or not coefficients.size
-        or coefficients.dtype != np.int64
-    ):
-        raise ValueError(
-            f"coefficients {coefficients.dtype} {coefficients.shape} for {users} users"
-        )
-    limit = layout.coordinate_bound
-    if (coefficients > limit).any() or (coefficients < -limit).any():
-        raise OutOfRangeError(
-            f"a coordinate lies outside {limit} units of 2^-{layout.precision}; clip before "
-            "encoding"
-        )
 
 
 def add_and_rerandomise(

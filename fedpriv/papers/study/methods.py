@@ -3,7 +3,7 @@
 All methods are compared at the epsilon of the released model under replacement of one unit. Every
 method has a valid certificate for it:
 
-- a method with add/remove adjacency: two steps of it (`fedpriv.accountants.replaced`);
+- a method with add/remove adjacency: two steps of it (`fedpriv.accountants.group.replaced`);
 - a method that protects records, where the unit is a user: the change by a user's k records;
 - a user-level method, where the unit is a record: its user certificate, since hiding a user hides
   each of its records.
@@ -17,8 +17,8 @@ from typing import Any
 
 from fedpriv.accountants.calibrate import smallest_noise
 from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.accountants.group import replaced
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.accountants.replaced import replaced
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import one_experiment
 

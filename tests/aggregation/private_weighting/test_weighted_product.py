@@ -13,7 +13,6 @@ from fedpriv.aggregation.private_weighting.weighted_product import (
 )
 from fedpriv.crypto.paillier.keys import generate_key
 from fedpriv.crypto.paillier.residues import PublishedResidues
-from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotLayout
 
 KEY = generate_key(512)
@@ -145,29 +144,3 @@ def test_a_round_of_two_silos_gives_the_exact_total():
         exact = [e + s + z for e, s, z in zip(exact, sums, noise)]
     totals = [KEY.decrypt(c) for c in multiply(PUBLIC, messages)]
     assert shape.unpack(totals, PUBLIC.n, dimension) == exact
-
-
-def test_a_coefficient_beyond_the_bound_is_refused():
-    shape = layout(2)
-    bases = [KEY.encrypt(1), KEY.encrypt(2)]
-    for value in (shape.coordinate_bound + 1, -shape.coordinate_bound - 1, np.iinfo(np.int64).min):
-        with pytest.raises(OutOfRangeError):
-            weighted_product(PUBLIC, bases, np.array([[0], [value]], dtype=np.int64), layout=shape)
-    with pytest.raises(ValueError, match="coefficients"):
-        weighted_product(PUBLIC, bases, np.zeros((2, 3)), layout=shape)
-
-
-@pytest.mark.parametrize(
-    "coefficients",
-    [
-        np.zeros(3, np.int64),
-        np.zeros((2, 4), np.int64),
-        np.zeros((3, 0), np.int64),
-        np.zeros((3, 4)),
-        np.int64(0),
-    ],
-    ids=lambda coefficients: f"{coefficients.dtype} {coefficients.shape}",
-)
-def test_coefficients_of_another_form_are_refused(coefficients):
-    with pytest.raises(ValueError, match="for 3 users"):
-        weighted_product(PUBLIC, [KEY.encrypt(1)] * 3, coefficients, layout=layout(3))
