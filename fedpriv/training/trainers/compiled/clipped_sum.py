@@ -28,8 +28,6 @@ from fedpriv.training.trainers.compiled.problem import (
 PIECE = 128
 """Records that are summed before their sum is added to the others'. Pieces do not depend on the
 number of threads, so that neither does the sum."""
-MOST_PARAMETERS = 2**24
-"""Up to which a float32 counts every one of them, as C++ does."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,5 @@ def clipped_sum(
         return Unmapped("it needs parameters of float32 on a processor")
     if network.halves:
         return Unmapped("it draws random numbers")
-    if network.size > MOST_PARAMETERS:
-        return Unmapped(f"it has {network.size} parameters, more than {MOST_PARAMETERS}")
     found = program(network, task)
     return found if isinstance(found, Unmapped) else ClippedSum(found)

@@ -61,7 +61,13 @@ class Chain {
     c.gradients.one = c.memory.take<float>(p.rows * c.gradients.width);
     c.gradients.two = c.memory.take<float>(p.rows * c.gradients.width);
     words.at = c.memory.take<int32_t>(p.rows * words.widest);
-    if (memory) std::fill_n(x, p.rows * padded(n) + LANES, 0.0f);
+    places = c.memory.take<int32_t>(p.size);
+    if (!memory) return;
+    std::fill_n(x, p.rows * padded(n) + LANES, 0.0f);
+    std::vector<float> own(c.parameters.size), flat(p.size);  // of the bits of whole numbers
+    for (int32_t i = 0; i < c.parameters.size; ++i) std::memcpy(&own[i], &i, sizeof i);
+    unpack(own.data(), flat.data());
+    std::memcpy(places, flat.data(), p.size * sizeof *places);
   }
 
   int64_t bytes() const { return c.memory.used; }
@@ -69,10 +75,7 @@ class Chain {
  protected:
   // Numbers between torch's order (size,) and the layers' own.
   void pack(const float* flat, float* own) const {
-    for (int64_t i = 0; i < p.n_layers; ++i) {
-      const float* from = flat + p.layers[i].offset;
-      layers[i]->pack(from, own);
-    }
+    for (int64_t i = 0; i < p.size; ++i) own[places[i]] = flat[i];
   }
 
   void unpack(const float* own, float* flat) const {
@@ -96,6 +99,7 @@ class Chain {
   Context c;
   std::vector<std::unique_ptr<Layer>> layers;
   std::vector<int64_t> ends;  // of each layer's parameters
+  int32_t* places;            // of parameters in torch's order among the layers' own
 
  private:
   static bool has_parameters(int64_t schema) {

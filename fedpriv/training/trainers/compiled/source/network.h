@@ -87,7 +87,6 @@ class Layer {
   // It may wait with that until `add_waiting`.
   virtual void add_gradient(double factor, double* sum) {}
   virtual void add_waiting(double* sum) {}
-  // The layer's parameters between torch's order, from where `flat` is on, and its own.
-  virtual void pack(const float*& flat, float* own) const {}
+  // Its parameters in torch's order, from where `flat` is on.
   virtual void unpack(const float* own, float*& flat) const {}
 };
