@@ -37,7 +37,8 @@ struct Workspace {
 struct Parameters {
   int64_t size = 0;
   bool apart = false;
-  float *weights = nullptr, *target = nullptr;
+  const float* weights = nullptr;
+  float* target = nullptr;
   // Where the next n numbers will be.
   int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
 };
