@@ -22,7 +22,7 @@ from fedpriv.data.stability import (
     UNSTATED,
     Stability,
 )
-from fedpriv.errors import ConfigError, require
+from fedpriv.errors import require
 
 if TYPE_CHECKING:
     from fedpriv.data.allocation import Allocation
@@ -40,7 +40,7 @@ class Allocator(ABC):
     An allocator implements `allocate`:
 
     >>> from fedpriv.data.base import Records
-    >>> from fedpriv.data.breast_cancer import BreastCancer
+    >>> from fedpriv.data.embedded import BreastCancer
     >>> from fedpriv.util.streams import Streams
     >>> class RoundRobin(Allocator):
     ...     def allocate(self, records, data, streams):
@@ -97,14 +97,12 @@ class Allocator(ABC):
         stability = self.stability(data)
         found = Allocation(user, silo, trains, self.n_users, self.n_silos, stability=stability)
         sizes = found.silo_sizes()
-        if sizes.min() == 0:
-            raise self._empty(int(sizes.argmin()))
+        remedy = (
+            f"fewer, because silo {sizes.argmin()} would hold no training record (or more users, a "
+            "smaller local_test, a larger alpha)"
+        )
+        require(bool(sizes.min()), "allocator.n_silos", self.n_silos, remedy)
         return found
-
-    def _empty(self, silo: int) -> ConfigError:
-        """The error for a silo that would hold no training record."""
-        remedy = f"fewer silos or more users, because silo {silo} would hold no training record"
-        return ConfigError("allocator.n_silos", self.n_silos, remedy)
 
     def _known_users(self, records: Records, data: DataSet) -> np.ndarray:
         """Owner of each record according to the data set, (n,) int64; if it names no owners, each
@@ -239,7 +237,7 @@ def require_consent(invents: bool, data: DataSet, records: Records | None = None
     records: the training records, None before they are loaded.
     """
     known = data.natural_users or (records is not None and records.user is not None)
-    require(invents or not known, KEY, "false", f"true {_remedy(data, records)}")
+    require(invents or not known, KEY, "false", _remedy(data))
 
 
 def require_kept(allocation: Allocation, records: Records, data: DataSet, invents: bool) -> None:
@@ -250,28 +248,20 @@ def require_kept(allocation: Allocation, records: Records, data: DataSet, invent
     users = records.user
     if users is None and data.natural_users:
         users = np.arange(len(records))
-    require(
-        invents or users is None or _same_groups(allocation.user, users),
-        KEY,
-        "false",
-        f"true {_remedy(data, records)}",
+    kept = invents or users is None or _same_groups(allocation.user, users)
+    require(kept, KEY, "false", _remedy(data))
+    stays = records.silo is None or np.array_equal(allocation.silo, records.silo)
+    allowed = f"one that keeps the silos that the records of {type(data).__name__} name"
+    require(stays, "allocator", "...", allowed)
+
+
+def _remedy(data: DataSet) -> str:
+    """What is allowed, and why."""
+    return (
+        "true for a simulation whose epsilon covers no real user, or allocator=natural where silos "
+        "are known, or allocator=by_user, which need natural_users = True and one record of a "
+        f"user; {type(data).__name__} names its users"
     )
-    if records.silo is not None and not np.array_equal(allocation.silo, records.silo):
-        name = type(data).__name__
-        raise ConfigError(
-            "allocator", "...", f"one that keeps the silos that the records of {name} name"
-        )
-
-
-def _remedy(data: DataSet, records: Records | None) -> str:
-    """What is allowed beside `allocator.invent_users=true`, and why."""
-    name = type(data).__name__
-    sit = data.natural_silos is not None or (records is not None and records.silo is not None)
-    own = f"allocator={'natural' if sit else 'by_user'}"
-    if not data.natural_users:
-        own += f" with natural_users = True in {name}"
-    keeps = f", or {own}" if data.records_per_draw == 1 else ""
-    return f"for a simulation whose epsilon covers no real user{keeps}; {name} names its users"
 
 
 def _same_groups(one: np.ndarray, other: np.ndarray) -> bool:

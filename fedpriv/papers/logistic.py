@@ -12,7 +12,7 @@ from scipy.special import expit
 def bounded_breast_cancer() -> tuple[np.ndarray, np.ndarray]:
     """The embedded training records: features with a constant appended, scaled to norms of at most
     1, (n, d) float64, and labels -1 and 1, (n,)."""
-    from fedpriv.data.breast_cancer import BreastCancer
+    from fedpriv.data.embedded import BreastCancer
     from fedpriv.util.streams import Streams
 
     records = BreastCancer().load(Streams(0)).train

@@ -18,7 +18,7 @@ from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
 from fedpriv.certificates import drift
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.embedded import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.tcga_brca import TcgaBrca
 from fedpriv.errors import ConfigError

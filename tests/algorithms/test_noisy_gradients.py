@@ -19,7 +19,7 @@ from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.local_sgd import LocalSgd
-from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.embedded import BreastCancer
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism

@@ -16,7 +16,7 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.data.allocation import Allocation
-from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.embedded import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.stability import NO_STAGES, truncation
 from fedpriv.data.tcga_brca import TcgaBrca

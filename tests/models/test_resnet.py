@@ -1,13 +1,11 @@
 """ResNet-18 with the statistics of the batch at hand: what it keeps, and who may train it."""
 
-import numpy as np
 import pytest
 import torch
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.batch_statistics import BatchStatistics
 from fedpriv.models.resnet import ResNet18
-from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 
 
@@ -48,31 +46,3 @@ def test_it_is_allowed_where_a_silo_is_bounded_as_a_whole_or_nothing_is(algo):
 def test_other_records_are_refused(shape):
     with pytest.raises(ConfigError, match="model=resnet18: colour images"):
         ResNet18().size(shape, 10)
-
-
-@pytest.mark.slow
-def test_three_rounds_among_peers_lower_the_loss(small_root):
-    words = (
-        "data=cifar10_clients",
-        f"data.root={small_root}",
-        "preset.n_users=9",
-        "preset.n_silos=3",
-        "algo=secured_fl",
-    )
-    peers = (
-        "aggregation=admm",
-        "aggregation.topology=all",
-        "aggregation.beyond_safe=true",
-        "optimizer=rmsprop",
-    )
-    with prepare(
-        experiment(*words, *peers, "algo.init_weights=shared", "algo.local_epochs=2")
-    ) as prepared:
-        state, losses = prepared.state, [prepared.evaluate(prepared.state)["loss"]]
-        for number in (1, 2, 3):
-            result = prepared.run_round(prepared.queries(number), state)
-            assert result.aborted is None
-            state = result.state
-            losses.append(prepared.evaluate(state)["loss"])
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]

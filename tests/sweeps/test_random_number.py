@@ -16,7 +16,7 @@ from interrupted import Death, dies_in
 import fedpriv
 from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
-from fedpriv.data.artificial import Artificial
+from fedpriv.data.embedded import Artificial
 from fedpriv.errors import ConfigError
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.sweeps.random_number import RandomNumber, SweepDraw

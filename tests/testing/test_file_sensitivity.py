@@ -11,7 +11,7 @@ import pytest
 from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.data.allocate import Natural
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.breast_cancer import BreastCancer
+from fedpriv.data.embedded import BreastCancer
 from fedpriv.models.tasks import BinaryClassification
 from fedpriv.settings.words import conf_dir
 from fedpriv.testing import experiment

@@ -20,13 +20,6 @@ def test_the_first_call_sets_the_threshold_and_ends_it():
     assert gc.get_threshold() == before
 
 
-def test_few_parties_change_nothing():
-    before = gc.get_threshold()
-    end = collect_rarely(1)
-    assert gc.get_threshold() == before
-    end()
-
-
 class Silent(PartySpec, Participant):
     def open(self, memory):
         return self

@@ -194,7 +194,7 @@ def breast_cancer_pairs(users: int, silos: int) -> PairRisks:
     The records of users, and of a user's silos, follow Zipf's law with exponent 1/2. Every pair has
     records.
     """
-    from fedpriv.data.breast_cancer import BreastCancer
+    from fedpriv.data.embedded import BreastCancer
     from fedpriv.data.random_allocators import Zipf
     from fedpriv.util.streams import Streams
 
