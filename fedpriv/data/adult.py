@@ -91,7 +91,7 @@ class Adult(DataSet):
     task = Classification()
 
     def load(self, streams: Streams) -> Corpus:
-        parts = [_read(locate(file, self.root)) for file in FILES]
+        parts = [read_answers(locate(file, self.root)) for file in FILES]
         numbers, answers, y = (np.concatenate(part) for part in zip(*parts))
         each = len(y) // DEVICES
         if each < 10:
@@ -106,7 +106,7 @@ class Adult(DataSet):
         )
 
 
-def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def read_answers(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers (n, 6) float64, one-hot answers (n, 102) float32 and labels (n,) int64 of one file.
 
     adult.test begins with a comment and ends its labels with a dot. Raises DataError.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FEW_SILOS = 10
-"""Up to this number, silos have a legend; more silos have a colour scale."""
+"""Up to this number, silos have a legend."""
 
 MAX_COLUMNS = 500
 """Largest number of columns, since narrower ones would be invisible. With more users, a column is
@@ -87,8 +87,6 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     axes.set_title(title, fontsize=10)
     if allocation.n_silos <= FEW_SILOS:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
-    else:
-        _colour_scale(figure, axes, allocation.n_silos)
     _save(figure, Path(path))
 
 
@@ -124,16 +122,6 @@ def _colours(n_silos: int) -> np.ndarray:
 
     scale = colormaps["tab10"] if n_silos <= FEW_SILOS else colormaps["viridis"].resampled(n_silos)
     return np.asarray(scale(np.arange(n_silos)))
-
-
-def _colour_scale(figure: Figure, axes: Axes, n_silos: int) -> None:
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-    from matplotlib.ticker import MaxNLocator
-
-    scale = ScalarMappable(Normalize(-0.5, n_silos - 0.5), colormaps["viridis"].resampled(n_silos))
-    figure.colorbar(scale, ax=axes, label="silo", ticks=MaxNLocator(integer=True))
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -86,7 +86,7 @@ class HeartDisease(DataSet):
         return True  # one record is one patient
 
     def load(self, streams: Streams) -> Corpus:
-        centres = [_read(locate(file, self.root)) for file in FILES.values()]
+        centres = [read_centre(locate(file, self.root)) for file in FILES.values()]
         scaled = [
             list(zip(standardised(*(x for x, _ in parts), ddof=1), (y for _, y in parts)))
             for parts in centres
@@ -99,7 +99,7 @@ class HeartDisease(DataSet):
         return Corpus(Records(*train), Records(x, test[1]))
 
 
-def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+def read_centre(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     """Features, not yet scaled, and labels of one centre's training and test records."""
     from sklearn.model_selection import train_test_split
 
@@ -107,13 +107,11 @@ def _read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     warn_if_partial(path, len(frame))
     frame = frame.drop(columns=DROPPED).dropna()
     for name in map(str, frame.columns):
-        if name in LEVELS:
-            wrong = ~frame[name].isin(LEVELS[name])
-            refuse(path, frame, name, wrong=wrong, allowed=", ".join(map(str, LEVELS[name])))
-        else:
-            low, high = RANGES[name]
-            wrong = ~frame[name].between(low, high)
-            refuse(path, frame, name, wrong=wrong, allowed=f"{low} to {high}")
+        low, high = RANGES.get(name, (-np.inf, np.inf))
+        known = LEVELS.get(name)
+        allowed = f"{low} to {high}" if known is None else ", ".join(map(str, known))
+        wrong = ~(frame[name].between(low, high) if known is None else frame[name].isin(known))
+        refuse(path, frame, name, wrong=wrong, allowed=allowed)
     y = (frame["num"].to_numpy() > 0).astype(np.float32)
     x = _encoded(frame.drop(columns="num"))
     if len(y) < 3:

@@ -25,9 +25,6 @@ MAX_BYTES = 2**32
 HOME = "https://github.com/TalwalkarLab/leaf"
 PARTS = ("train", "test")
 
-UserRecords = dict[str, tuple[list[Any], list[Any]]]
-"""Each user's features and labels, as they are in the files."""
-
 Part = tuple[np.ndarray, np.ndarray]
 """Features (n, ...) and labels (n,) of one user."""
 
@@ -53,22 +50,13 @@ class LeafFolder:
 
         parse: turns lists of features and labels into arrays; raises ValueError for wrong ones.
         """
-        train, test = (self._parsed(part, parse) for part in PARTS)
+        train, test = (self._read(part, parse) for part in PARTS)
         nothing = parse([], [])
         return [
             (train[name], test.get(name, nothing)) for name in sorted(train) if len(train[name][1])
         ]
 
-    def _parsed(self, part: str, parse: Callable[[list[Any], list[Any]], Part]) -> dict[str, Part]:
-        found = {}
-        for name, records in self.read(part).items():
-            try:
-                found[name] = parse(*records)
-            except ValueError as error:
-                raise DataError(f"{self.path / part}: user {name}: {error}") from error
-        return found
-
-    def read(self, part: str) -> UserRecords:
+    def _read(self, part: str, parse: Callable[[list[Any], list[Any]], Part]) -> dict[str, Part]:
         """The records of each user in one of `PARTS`. Raises DataError."""
         files = self._files(part)
         if not files:
@@ -76,29 +64,32 @@ class LeafFolder:
                 f"{self.path / part}: no .json file in this folder; create the files with LEAF's "
                 f"preprocessing ({HOME})"
             )
-        users: UserRecords = {}
+        users: dict[str, Part] = {}
         for file in files:
-            for name, records in _read(noted(file)).items():
-                if name in users:
-                    raise DataError(f"{file}: user {name} is in an earlier file too")
-                users[name] = records
+            for name, (x, y) in _users(noted(file)).items():
+                try:
+                    if name in users:
+                        raise ValueError("is in an earlier file too")
+                    users[name] = parse(x, y)
+                except ValueError as error:
+                    raise DataError(f"{file}: user {name}: {error}") from error
         return users
 
     def _files(self, part: str) -> list[Path]:
         return sorted((self.path / part).glob("*.json"))
 
 
-def _read(file: Path) -> UserRecords:
+def _users(file: Path) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Each user's features and labels, as they are in a file."""
     try:
         content = json.loads(read_bytes(file, MAX_BYTES))
         users = {name: (own["x"], own["y"]) for name, own in content["user_data"].items()}
         counts = dict(zip(content["users"], content["num_samples"], strict=True))
+        lists = all(isinstance(one, list) for pair in users.values() for one in pair)
+        sizes = {name: (len(x), len(y)) for name, (x, y) in users.items()}
+        if not lists or sizes != {name: (count, count) for name, count in counts.items()}:
+            raise ValueError("users and num_samples do not describe user_data")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{file}: not a LEAF file: {reason:.200}") from error
-    for name, (x, y) in users.items():
-        if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
-            raise DataError(f"{file}: user {name} has different numbers of labels and features")
-    if counts != {name: len(y) for name, (_, y) in users.items()}:
-        raise DataError(f"{file}: users and num_samples do not describe user_data")
     return users

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,22 +57,14 @@ def read_idx(path: Path, axes: int) -> np.ndarray:
                 raw = file.read(MAX_BYTES + 1)
             if len(raw) > MAX_BYTES:
                 raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
-    except (OSError, EOFError, ValueError, zlib.error, struct.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
-    head = 4 + 4 * axes
-    if len(raw) < head or raw[:4] != bytes([0, 0, 8, axes]):
+        if raw[:4] != bytes([0, 0, 8, axes]):
+            raise ValueError(f"it begins with {raw[:4].hex()}")
+        lengths = np.frombuffer(raw, ">u4", axes, offset=4)
+        return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(lengths.tolist())
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
-            f"{path}: not an idx file of unsigned bytes with {axes} axes (its first bytes: "
-            f"{raw[:4].hex()})"
-        )
-    lengths = np.frombuffer(raw, ">u4", axes, offset=4).astype(np.int64)
-    if len(raw) != head + lengths.prod():
-        shape = "x".join(map(str, lengths))
-        raise DataError(
-            f"{path}: {len(raw)} bytes, but {shape} items need {head + lengths.prod()}: "
-            "truncated or damaged"
-        )
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(lengths)
+            f"{path}: not an idx file of unsigned bytes with {axes} axes: {error}"
+        ) from error
 
 
 def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -86,13 +77,9 @@ def read_part(part: str, root: str | None) -> tuple[np.ndarray, np.ndarray]:
     label_path = locate(FILES[f"{part}-labels-idx1-ubyte"], root)
     images = read_idx(image_path, axes=3)
     labels = read_idx(label_path, axes=1)
-    if images.shape[1:] != (28, 28):
+    if images.shape != (len(labels), 28, 28) or not len(labels):
         raise DataError(
-            f"{image_path}: images of {images.shape[1]}x{images.shape[2]} pixels, not 28x28"
-        )
-    if len(images) != len(labels) or not len(labels):
-        raise DataError(
-            f"{label_path}: {len(labels)} labels for the {len(images)} images of {image_path.name}"
+            f"{image_path}: images of shape {images.shape} for {len(labels)} labels of 28x28 pixels"
         )
     warn_if_partial(image_path, len(images))
     if labels.max() > 9:

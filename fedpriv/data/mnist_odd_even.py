@@ -34,19 +34,16 @@ class MnistOddEven(DataSet):
     """Even and odd digits; even ones have label 1.
 
     Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.2, after Woodworth, Patel, Srebro
-    (NeurIPS 2020): the 60,000 official training images, projected onto their 50 principal
-    components. Every silo has 774 images of each of its digits, of which 20 % are test records
-    (1,238 and 310 records).
+    (NeurIPS 2020): the 60,000 official training images, normalised with mean 0.1307 and deviation
+    0.3081 and projected onto their 50 principal components. Every silo has 774 images of each of
+    its digits, of which 20 % are test records (1,238 and 310 records).
 
-    standardise: whether pixels are normalised with mean 0.1307 and deviation 0.3081 before the
-        projection, as in the paper; else they are in 0..1, as in the paper's program.
     replacement: whether silos draw images with replacement, as in the program: each digit keeps 774
         images, and its five silos draw from them. One image is then in many rows, in several silos
         and on both sides of the split, and an epsilon for a record protects one row. Without it, no
         image is drawn twice in the whole federation.
     """
 
-    standardise: bool = True
     replacement: bool = False
 
     shape = (COMPONENTS,)
@@ -65,7 +62,7 @@ class MnistOddEven(DataSet):
         return not self.replacement
 
     def load(self, streams: Streams) -> Corpus:
-        features, digits = projected(self.root, self.standardise)
+        features, digits = projected(self.root)
         rng = streams.generator("images of silos")
         draw = _with_replacement if self.replacement else _without_replacement
         drawn = draw(digits, rng)
@@ -78,16 +75,16 @@ class MnistOddEven(DataSet):
         return Corpus(Records(x[train], y[train], silo[train]), Records(x[test], y[test]))
 
 
-def projected(root: str | None, standardise: bool) -> tuple[np.ndarray, np.ndarray]:
+def projected(root: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Components (n, 50) float32 and digits (n,) of the official training part, cached for the
     other runs of a sweep."""
     paths = [locate(FILES[f"train-{name}-ubyte"], root) for name in ("images-idx3", "labels-idx1")]
-    return _projected(root, standardise, tuple((path, path.stat().st_mtime_ns) for path in paths))
+    return _projected(root, tuple((path, path.stat().st_mtime_ns) for path in paths))
 
 
 @lru_cache(maxsize=2)
 def _projected(
-    root: str | None, standardise: bool, files: tuple[tuple[Path, int], ...]
+    root: str | None, files: tuple[tuple[Path, int], ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.decomposition import PCA
 
@@ -97,12 +94,10 @@ def _projected(
         raise DataError(
             f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for 5 silos"
         )
-    pixels = np.arange(256, dtype=np.float32) / 255
-    table = (pixels - np.float32(MEAN)) / np.float32(STD) if standardise else pixels
-    features = PCA(COMPONENTS, svd_solver="covariance_eigh").fit_transform(
-        table[images].reshape(len(images), -1)
-    )
-    features = np.ascontiguousarray(features, dtype=np.float32)
+    table = (np.arange(256, dtype=np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
+    pixels = table[images].reshape(len(images), -1)
+    components = PCA(COMPONENTS, svd_solver="covariance_eigh").fit_transform(pixels)
+    features = np.ascontiguousarray(components, dtype=np.float32)
     features.setflags(write=False)
     return features, digits
 

@@ -27,7 +27,7 @@ from fedpriv.data.stability import (
     Stability,
     Stage,
 )
-from fedpriv.errors import ConfigError, require
+from fedpriv.errors import require
 
 if TYPE_CHECKING:
     from fedpriv.data.base import DataSet, Records
@@ -124,12 +124,7 @@ class RandomAllocator(Allocator):
         )
         require(whole, "allocator.local_test_from", self.local_test_from, allowed)
         coins = streams.generator("local test").random(len(silo))
-        trains = dealing.hold_out(silo, coins, test=self.local_test, above=self.local_test_from)
-        emptied = np.setdiff1d(silo, silo[trains])
-        if len(emptied):
-            smaller = f"smaller, because silo {emptied[0]} would hold no training record"
-            raise ConfigError("allocator.local_test", self.local_test, smaller)
-        return trains
+        return dealing.hold_out(silo, coins, test=self.local_test, above=self.local_test_from)
 
 
 @dataclass(frozen=True)
@@ -223,10 +218,8 @@ class Zipf(UsersFirst):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key, value in (("alpha_user", self.alpha_user), ("alpha_silo", self.alpha_silo)):
-            require(
-                0 <= value <= 100, f"allocator.{key}", value, "an exponent from 0 (uniform) to 100"
-            )
+        require_exponent("alpha_user", self.alpha_user)
+        require_exponent("alpha_silo", self.alpha_silo)
 
     def _users(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return rng.choice(self.n_users, size=n, p=dealing.zipf_law(self.n_users, self.alpha_user))
@@ -269,13 +262,10 @@ class Dirichlet(RandomAllocator):
 
     alpha: concentration. Large values make the silos similar; 0.1 or less leaves few labels in a
         silo.
-    users: how records within the silos get their users. `uniform`: every record draws its user
-        uniformly. `zipf`: as `Zipf` for data with silos.
-    alpha_user: exponent of the users' sizes with users=zipf, see `Zipf`.
+    alpha_user: exponent of the users' sizes within the silos, see `Zipf`.
     """
 
     alpha: float = 0.5
-    users: str = "zipf"
     alpha_user: float = 0.5
 
     def __post_init__(self) -> None:
@@ -283,17 +273,11 @@ class Dirichlet(RandomAllocator):
         least, most = ALPHAS
         fits = least <= self.alpha <= most
         require(fits, "allocator.alpha", self.alpha, f"a concentration from {least:g} to {most:g}")
-        require(self.users in self._rules, "allocator.users", self.users, " or ".join(self._rules))
+        require_exponent("alpha_user", self.alpha_user)
 
     @property
     def _draw(self) -> Stage:
         return DRAWN_BY_LABEL
-
-    @property
-    def _rules(self) -> dict[str, UsersFirst]:
-        """Allocators whose rule for data with silos draws the users."""
-        sizes = self.n_users, self.n_silos
-        return {"uniform": Uniform(*sizes), "zipf": Zipf(*sizes, alpha_user=self.alpha_user)}
 
     def check(self, data: DataSet) -> None:
         super().check(data)
@@ -309,8 +293,11 @@ class Dirichlet(RandomAllocator):
         return self._owned(silo, group, streams), silo
 
     def _owners(self, silo: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-        return self._rules[self.users]._owners(silo, group, rng)
+        law = dealing.zipf_law(self.n_users, self.alpha_user)
+        return fixed_silos.zipf_owners(silo, self.n_silos, law, group=group, rng=rng)
 
-    def _empty(self, silo: int) -> ConfigError:
-        remedy = f"larger, or fewer silos, because silo {silo} would hold no training record"
-        return ConfigError("allocator.alpha", self.alpha, remedy)
+
+def require_exponent(key: str, value: float) -> None:
+    """Raise ConfigError for an exponent of Zipf's law that is none."""
+    allowed = "an exponent from 0 (uniform) to 100"
+    require(0 <= value <= 100, f"allocator.{key}", value, allowed)

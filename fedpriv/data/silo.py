@@ -25,8 +25,6 @@ class SiloData:
     starts: (k + 1,) int64: user users[i] owns rows starts[i]:starts[i + 1].
     records: (n,) int64: the records' numbers in the data set (`Records.number`), which name their
         random draws; by default 0 to n - 1.
-
-    Raises ValueError unless every row has a number.
     """
 
     x: torch.Tensor
@@ -38,8 +36,6 @@ class SiloData:
     def __post_init__(self) -> None:
         if not len(self.records):
             object.__setattr__(self, "records", np.arange(len(self.x)))
-        if len(self.records) != len(self.x):
-            raise ValueError(f"{len(self.records)} numbers for {len(self.x)} records")
 
     @cached_property
     def counts(self) -> np.ndarray:

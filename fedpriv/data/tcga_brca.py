@@ -35,6 +35,7 @@ SPLIT = RemoteFile(
     ),
     digest="sha256:5075d0e6f55daaab30dd86ef86b6ae04f08add8e3dc28f3404029d4edf3d4ab4",
 )
+FILES = PATIENTS, SPLIT
 
 
 @dataclass(frozen=True)

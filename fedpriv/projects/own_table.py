@@ -24,6 +24,7 @@ from fedpriv.errors import require
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir
+from fedpriv.util.streams import Streams
 
 NAME = "own"
 """Of the data set: `data=own`."""
@@ -75,7 +76,8 @@ class OwnTable:
         overrides = _checked(words)
         [config] = compose_jobs(CommandLine.parse(["data=table", *overrides]), conf_dir())
         require(config.data.path is not None, "data.path", "null", "the table, CSV or Parquet")
-        table = build(config).data
+        experiment = build(config)
+        table = experiment.data
         assert isinstance(table, Table)
         schema = with_ranges(table.declared, ranges)
         if public:
@@ -83,7 +85,7 @@ class OwnTable:
             schema = replace(schema, public=True)
         text = write_schema(schema)
         settings = _settings(table, overrides, folder.resolve() / SCHEMA_FILE)
-        decided, notes = _tried(settings, text)
+        decided, notes = _tried(table, text, experiment.streams)
         name = Path(str(table.path)).name
         files = {
             SCHEMA_FILE: text,
@@ -172,11 +174,7 @@ def _settings(table: Table, words: Sequence[str], schema: Path) -> str:
     data |= {name: getattr(table, name) for name in own if name not in IN_THE_SCHEMA}
     allocator = dict(word.split("=", 1) for word in words if word.startswith("allocator"))
     chosen = allocator.pop("allocator", None)
-    defaults: list[Any] = [
-        "table",
-        *([{"override /allocator": chosen}] if chosen else []),
-        "_self_",
-    ]
+    defaults = ["table", *([{"override /allocator": chosen}] if chosen else []), "_self_"]
     tree: dict[str, Any] = {"defaults": defaults, "data": data}
     if allocator:
         tree["allocator"] = {
@@ -194,17 +192,12 @@ def _place(table: Table, name: str | None) -> str:
     return str((Path(table.root or "") / Path(str(name)).expanduser()).resolve())
 
 
-def _tried(settings: str, schema: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _tried(table: Table, schema: str, streams: Streams) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a project makes of its table, and what is odd about the records. Raises FedprivError for
     records that do not fit."""
     with tempfile.TemporaryDirectory() as made:
-        conf = Path(made) / "data"
-        conf.mkdir()
-        (conf / f"{NAME}.yaml").write_text(settings, encoding="utf-8")
-        (Path(made) / SCHEMA_FILE).write_text(schema, encoding="utf-8")
-        here = f"data.schema={Path(made) / SCHEMA_FILE}"
-        line = CommandLine.parse(["--config-dir", made, f"data={NAME}", here])
-        [config] = compose_jobs(line, conf_dir())
-        experiment = build(config)
-        notes = load(experiment.data, experiment.streams).corpus.notes
-        return tuple(experiment.data.description), tuple(notes)
+        path = Path(made) / SCHEMA_FILE
+        path.write_text(schema, encoding="utf-8")
+        nothing: dict[str, Any] = dict.fromkeys(IN_THE_SCHEMA)
+        own = replace(table, **nothing | {"drop": [], "categories": []}, schema=str(path))
+        return own.description, load(own, streams).corpus.notes

@@ -9,9 +9,8 @@ import pytest
 from fedpriv.data.adult import Adult
 from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.base import Corpus, DataSet, Records
-from fedpriv.data.breast_cancer import BreastCancer
 from fedpriv.data.creditcard import CreditCard
-from fedpriv.data.digits import Digits
+from fedpriv.data.embedded import BreastCancer, Digits
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.mnist import Mnist
 from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf
@@ -50,7 +49,6 @@ ALLOCATORS = {
     "local test": lambda users, silos: Zipf(users, silos, local_test=0.25, local_test_from=50),
     "equal": lambda users, silos: Equal(users, users, local_test_from=50),
     "dirichlet": lambda users, silos: Dirichlet(users, silos, alpha=0.5, local_test_from=50),
-    "dirichlet, uniform": lambda users, silos: Dirichlet(users, silos, alpha=5.0, users="uniform"),
     "natural": Natural,
     "by user": lambda users, silos: ByUser(users, min(users, silos), local_test=0.2),
 }
@@ -106,7 +104,7 @@ def test_every_data_set_has_its_allocators():
     )
     assert {("Mnist", "dirichlet"), ("Writers", "by user")} <= set(names)
     assert ("TcgaBrca", "natural") not in names
-    assert len(set(names)) == 6 * 8 + 1 + 4 + 3
+    assert len(set(names)) == 6 * 7 + 1 + 4 + 3
 
 
 def test_every_record_has_exactly_one_owner_and_one_silo(case):

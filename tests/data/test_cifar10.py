@@ -1,9 +1,9 @@
 import io
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 from small_data import cifar10
 
 from fedpriv.data.cifar10 import ARCHIVE, BATCHES, FOLDER, MAX_BYTES, Cifar10, read
@@ -82,7 +82,7 @@ def npz(**changes):
         (npz()[:-100], "not CIFAR-10's images"),
         (npz(y_train=np.zeros(100, dtype=int)), "with labels from 0 to 9"),
         (npz(y_test=np.arange(40) % 11), "with labels from 0 to 9"),
-        (npz(y_train=np.arange(99) % 10), r"uint8 images of shape .* labels of shape \(99,\)"),
+        (npz(y_train=np.arange(99) % 10), "labels of shape (99,), not 32x32 colours"),
         (npz(x_train=np.zeros((100, 28, 28, 3), np.uint8)), "images of shape"),
         (npz(x_train=np.zeros((100, 32, 32, 3))), "float64 images"),
         (npz(x_train=np.array([{}])), "not CIFAR-10's images"),
@@ -91,10 +91,7 @@ def npz(**changes):
 def test_a_bad_subset_is_one_line(tmp_path, content, message):
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "cifar10/cifar10_subset.npz").write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
-        read(str(tmp_path))
-    assert "cifar10_subset.npz: " in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(lambda: read(str(tmp_path)), "cifar10_subset.npz: ", message)
 
 
 def test_a_file_that_is_cut_or_lacks_its_neighbours_is_one_line(tmp_path):
@@ -110,18 +107,6 @@ def test_a_file_that_is_cut_or_lacks_its_neighbours_is_one_line(tmp_path):
 def test_another_split_is_refused():
     with pytest.raises(ConfigError, match=r"data.split=half: paper or script"):
         Cifar10(split="half")
-
-
-def test_real_sizes(real_root):
-    """The first 10,000 and 1,000 of the official images: a fifth of each class, or four fifths of
-    all."""
-    if not (Path(real_root) / "cifar10/cifar10_subset.npz").is_file():
-        pytest.skip("no subset of CIFAR-10 there")
-    paper, script = (Cifar10(real_root, split).load(Streams(0)) for split in ("paper", "script"))
-    assert (len(paper.train), len(paper.test)) == (8800, 2200)
-    assert (len(script.train), len(script.test)) == (2000, 1000)
-    assert abs(paper.train.x.mean()) < 0.05
-    assert paper.train.x.std() == pytest.approx(1, abs=0.02)
 
 
 def test_archives_that_unpack_to_much_are_one_line(tmp_path):

@@ -2,7 +2,6 @@
 values. Never a traceback, and never fewer records in silence."""
 
 import copy
-import io
 import json
 import random
 import shutil
@@ -178,37 +177,12 @@ def damage_json(raw, rng):
     return json.dumps(content).encode()
 
 
-def damage_arrays(raw, rng):
-    """Change the type, shape or values of an array, or leave one out."""
-    arrays = dict(np.load(io.BytesIO(raw)))
-    name = rng.choice(sorted(arrays))
-    value = arrays[name]
-    match rng.randrange(6):
-        case 0:
-            del arrays[name]
-        case 1:
-            arrays[name] = value[: rng.randrange(len(value))]
-        case 2:
-            arrays[name] = value.astype(rng.choice(["i8", "f4", "U3", "M8[s]", "c8", "?"]))
-        case 3:
-            arrays[name] = value[..., None]
-        case 4:
-            arrays[name] = rng.choice([np.array(3), np.zeros(0), np.zeros((0, 32, 32, 3), "u1")])
-        case _:
-            arrays[name] = value.copy()
-            arrays[name].flat[rng.randrange(value.size)] = rng.choice([200, 10, 0])
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()
-
-
 BY_FORMAT = {
     ".csv": damage_lines,
     ".data": damage_lines,
     ".test": damage_lines,
     ".txt": damage_lines,
     ".json": damage_json,
-    ".npz": damage_arrays,
 }
 
 
@@ -254,39 +228,18 @@ def verdict(layout, root, expected):
     return "same" if same else "other values"
 
 
-def check_damages(layout, roots, folder, times):
-    """Damage a layout so many times. Returns how often each verdict came."""
-    expected, _ = loaded(layout, roots[layout])
-    counts = {}
-    for seed in range(times):
-        root = folder / "damaged"
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(roots[layout], root)
-        path = damage(root, random.Random(f"{layout} {seed}"))
-        try:
-            found = verdict(layout, root, expected)
-        except Exception as error:
-            error.add_note(f"{layout}, damage {seed} of {path}")
-            raise
-        assert found != "silent", f"{layout}, damage {seed} of {path}"
-        counts[found] = counts.get(found, 0) + 1
-    return counts
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_damage_is_seen(layout, roots, small_is_official, monkeypatch, tmp_path):
+    """Twelve damages of each layout."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    counts = check_damages(layout, roots, tmp_path, 12)
-    assert counts.get("refused", 0) + counts.get("warned", 0) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_two_thousand_damages_are_seen(layout, roots, small_is_official, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    counts = check_damages(layout, roots, tmp_path, 190)
-    print(layout, counts)
-    assert sum(counts.values()) == 190
+    expected, _ = loaded(layout, roots[layout])
+    found = []
+    for seed in range(12):
+        root = shutil.copytree(roots[layout], tmp_path / str(seed))
+        path = damage(root, random.Random(f"{layout} {seed}"))
+        found.append(verdict(layout, root, expected))
+        assert found[-1] != "silent", f"{layout}, damage {seed} of {path}"
+    assert found.count("refused") + found.count("warned") >= 4
 
 
 def changed_leaf(root, part, change):
@@ -323,29 +276,6 @@ def test_users_without_test_records_train(tmp_path):
     corpus = Femnist(str(tmp_path)).load(Streams(0))
     assert len(np.unique(corpus.train.user)) == 12
     assert len(np.unique(corpus.test.user)) == 11
-
-
-def test_a_cut_leaf_list_is_one_line(tmp_path):
-    write_femnist(tmp_path / "femnist" / "data")
-
-    def cut(content):
-        for values in content["user_data"]["f01"].values():
-            del values[-3:]
-
-    changed_leaf(tmp_path / "femnist", "train", cut)
-    with pytest.raises(DataError, match="num_samples"):
-        Femnist(str(tmp_path)).load(Streams(0))
-
-
-def test_labels_that_are_no_text_are_one_line(tmp_path):
-    write_roles(tmp_path)
-
-    def change(content):
-        content["user_data"]["ROLE 1"]["y"][0] = 5
-
-    changed_leaf(tmp_path / "shakespeare", "train", change)
-    with pytest.raises(DataError, match="ROLE 1"):
-        Shakespeare(str(tmp_path)).load(Streams(0))
 
 
 @pytest.mark.parametrize("part", ["train", "test"])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedpriv.data.dealing import zipf_law
-from fedpriv.data.fixed_silos import _merged, _overflowed, _regrouped, uniform_owners, zipf_owners
+from fedpriv.data.fixed_silos import uniform_owners, zipf_owners
 
 HEART = np.repeat(np.arange(4), [199, 172, 30, 85])
 TCGA = np.repeat(np.arange(6), [248, 156, 164, 129, 129, 40])
@@ -88,33 +88,3 @@ def test_surplus_records_follow_the_zipf_law():
     )
     assert drawn.sum() == 100 * (486 - 50)
     assert chisquare(drawn, drawn.sum() * law).pvalue > 1e-3
-
-
-def test_one_silo_holds_everything():
-    assert zipf_owners(np.zeros(10, dtype=int), 1, zipf_law(3, 0.5), group=1, rng=rng()).shape == (
-        10,
-    )
-
-
-def test_singletons_are_merged_into_a_silo_with_a_pair():
-    merged = _merged(np.array([[3, 1, 1, 0], [0, 2, 0, 5]]), 2, rng())
-    np.testing.assert_array_equal(merged, [[5, 0, 0, 0], [0, 2, 0, 5]])
-
-
-def test_without_a_pair_one_silo_is_promoted_at_random():
-    merged = np.array([_merged(np.array([[1, 1, 0, 1]]), 2, rng(seed))[0] for seed in range(300)])
-    assert (np.sort(merged, axis=1) == [0, 0, 0, 3]).all()
-    assert chisquare((merged == 3).sum(axis=0)[[0, 1, 3]]).pvalue > 1e-3
-
-
-def test_a_full_silo_overflows_to_the_next_one_in_the_order_of_users():
-    placed = _overflowed(np.array([[0, 0, 4], [0, 3, 2], [1, 0, 0]]), np.array([3, 4, 3]))
-    np.testing.assert_array_equal(placed, [[1, 0, 3], [2, 3, 0], [0, 1, 0]])
-
-
-def test_torn_groups_are_mended_without_touching_silo_sizes():
-    table = np.array([[5, 1, 0], [1, 1, 0], [0, 4, 3]])
-    mended = _regrouped(table, 2, rng())
-    assert ((mended == 0) | (mended >= 2)).all()
-    assert (mended.sum(axis=1) >= 2).all()
-    np.testing.assert_array_equal(mended.sum(axis=0), table.sum(axis=0))

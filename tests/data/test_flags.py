@@ -1,4 +1,4 @@
-import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,48 +40,12 @@ def test_flags_agree_with_a_pointer_that_hands_them_out_one_by_one(counts, k, gr
     np.testing.assert_array_equal(flags(counts, k, group), one_by_one(counts, k, group))
 
 
-@given(COUNTS, st.integers(1, 40))
-def test_a_user_keeps_k_records_or_all(counts, k):
-    kept = flags(counts, k)
-    assert kept.dtype == np.int64
-    assert ((kept >= 0) & (kept <= counts)).all()
-    np.testing.assert_array_equal(kept.sum(axis=0), np.minimum(k, counts.sum(axis=0)))
-
-
-@given(COUNTS, st.integers(2, 40))
-def test_pairs_never_exceed_an_odd_k(counts, k):
-    kept = flags(counts, k, group=2)
-    assert not (kept % 2).any()
-    assert (kept <= counts).all()
-    np.testing.assert_array_equal(
-        kept.sum(axis=0), np.minimum(k // 2, (counts // 2).sum(axis=0)) * 2
-    )
-
-
-def fifty_users():
-    return np.random.default_rng(0).poisson(2, (5, 50))
-
-
-def others_changed(rule, counts, k):
-    """The most users whose flags change when one other user is removed."""
-    whole, worst = rule(counts, k), 0
-    for u in range(counts.shape[1]):
-        without = counts.copy()
-        without[:, u] = 0
-        changed = (rule(without, k) != whole).any(axis=0)
-        changed[u] = False
-        worst = max(worst, int(changed.sum()))
-    return worst
-
-
-def test_removing_a_user_leaves_the_flags_of_all_others():
-    assert others_changed(flags, fifty_users(), 4) == 0
-
-
-def test_a_pointer_shared_by_the_users_fails_that():
-    assert (
-        others_changed(lambda counts, k: one_by_one(counts, k, reset=False), fifty_users(), 4) > 0
-    )
+def test_a_pointer_shared_by_the_users_moves_the_flags_of_others():
+    """Without the first user, the second one's flags change. Those of `flags` stay."""
+    counts = np.array([[2, 2], [1, 2]])
+    for rule, stays in ((partial(one_by_one, reset=False), False), (flags, True)):
+        same = np.array_equal(rule(counts, 3)[:, 1], rule(counts * [0, 1], 3)[:, 1])
+        assert same == stays
 
 
 def test_a_worked_example():
@@ -89,13 +53,6 @@ def test_a_worked_example():
     # one.
     counts = np.array([[4, 0, 1], [4, 9, 0], [4, 1, 0]])
     np.testing.assert_array_equal(flags(counts, 5), [[2, 0, 1], [2, 4, 0], [1, 1, 0]])
-
-
-def test_ten_thousand_users_take_no_time():
-    counts = np.random.default_rng(1).zipf(1.5, (50, 10_000)).clip(max=500)
-    start = time.perf_counter()
-    flags(counts, 64)
-    assert time.perf_counter() - start < 1
 
 
 def test_group_size_reads_the_totals_of_users_with_records():

@@ -42,15 +42,10 @@ def test_every_record_of_a_class_is_as_likely_to_be_held_out():
 
 @pytest.mark.parametrize(
     ("n", "fraction", "expected"),
-    [(284_807, 0.15, 42_722), (569, 0.2, 114), (1000, 0.1, 100), (501, 0.1, 51)],
+    [(284_807, 0.15, 42_722), (569, 0.2, 114), (1000, 0.1, 100), (501, 0.1, 51), (100, 0.07, 7)],
 )
 def test_a_share_is_rounded_up(n, fraction, expected):
     assert share(n, fraction) == expected
-
-
-def test_a_share_does_not_stumble_over_floating_point():
-    assert 0.07 * 100 > 7
-    assert share(100, 0.07) == 7
 
 
 def test_scaling_equals_scikit_learn_and_leaves_constants_finite():

@@ -10,13 +10,12 @@ import pytest
 from runs import experiment
 
 from fedpriv import testing
-from fedpriv.accountants import events
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.data.allocate import ByUser, Natural
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
-from fedpriv.data.dealing import hold_out, hold_out_of_each
+from fedpriv.data.dealing import hold_out
 from fedpriv.data.flags import group_size, select
 from fedpriv.data.random_allocators import Dirichlet, Uniform, Zipf
 from fedpriv.data.stability import (
@@ -25,7 +24,6 @@ from fedpriv.data.stability import (
     DRAWN_BY_LABEL,
     DRAWN_BY_PLACE,
     LOADED,
-    OF_EACH_USER,
     OWN_COINS,
     OWN_USERS,
     READING,
@@ -218,33 +216,14 @@ def test_no_k_moves_more_than_declared(k, relation, tmp_path):
 
 def test_a_median_k_moves_records_of_others(tmp_path):
     """A k that is read off the users' counts changes with one record, for everybody."""
-    lines = table()
-    counts = np.bincount([line.user for line in lines])
-    rule = "median"
-    moved = [
-        distance(*(natural(Table, at_most(rule))(path) for path in pair))
-        for pair in pairs(tmp_path, lines, victims(ROWS))
-    ]
-    assert max(d.users for d in moved) > 1
-    assert max(d.rows for d in moved) > 10
-    for unit, adjacency in UNITS.values():
-        declared = Stability(LOADED).then(OWN_USERS).then(truncation(rule)).of(unit, adjacency)
-        assert not declared.finite
-        assert "k=median is read off" in declared.why
-    assert counts.max() > np.median(counts)
-
-
-def pairs(tmp_path, lines, chosen, relation=ROWS):
-    for victim in chosen:
-        paths = tmp_path / "one.csv", tmp_path / "other.csv"
-        write(paths[0], lines)
-        write(paths[1], neighbours(lines, relation, victim))
-        yield paths
-
-
-def test_max_is_no_bound_either():
-    for unit, adjacency in UNITS.values():
-        assert not Stability(LOADED).then(truncation("max")).of(unit, adjacency).finite
+    moved = measured(tmp_path, natural(Table, at_most("median")), ROWS)
+    assert moved.users > 1
+    assert moved.rows > 10
+    for rule in ("median", "max"):
+        for unit, adjacency in UNITS.values():
+            declared = Stability(LOADED).then(OWN_USERS).then(truncation(rule)).of(unit, adjacency)
+            assert not declared.finite
+            assert f"k={rule} is read off" in declared.why
 
 
 def test_truncation_in_pairs_shifts_several_records(tmp_path):
@@ -341,13 +320,6 @@ def test_a_large_silos_local_test_moves_no_other_record(relation):
     assert relation == USERS or max(d.rows for d in found) == 1 == own.rows
 
 
-def test_local_tests_hold_out_their_share():
-    silo = np.repeat([0, 1], [20_000, 500])
-    trains = hold_out(silo, coins(len(silo)), test=0.1, above=500)
-    assert trains[silo == 1].all()
-    assert abs((~trains).sum() - 2000) < 5 * math.sqrt(2000 * 0.9)
-
-
 def test_a_records_coin_does_not_depend_on_how_many_there_are():
     np.testing.assert_array_equal(coins(1000)[:600], coins(600))
 
@@ -416,25 +388,6 @@ def test_an_allocator_that_says_nothing_has_no_distance():
     for unit, adjacency in UNITS.values():
         for chain in (allocation.stability, kept.stability):
             assert "states no stability" in chain.of(unit, adjacency).why
-
-
-def test_users_without_a_bound_on_their_records_are_one_user():
-    far = Stability(LOADED).then(OWN_USERS).of("user", ADD_REMOVE)
-    assert far == Distance(1, math.inf, why="nothing bounds the records of a user")
-    assert far.users == 1
-
-
-def test_another_unit_has_no_distance():
-    assert not Stability(LOADED).of("2 records of a user", ADD_REMOVE).finite
-
-
-def test_adjacencies_are_the_accountants():
-    assert (ADD_REMOVE, REPLACE) == (events.ADD_REMOVE, events.REPLACE)
-
-
-def test_the_local_test_of_each_user_says_why_it_bounds_no_records():
-    assert OF_EACH_USER.rows.why
-    assert hold_out_of_each(np.zeros(3, int), 0.3, np.random.default_rng).sum() == 2
 
 
 @pytest.mark.parametrize(

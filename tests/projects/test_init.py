@@ -3,12 +3,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from command import run
 
-from fedpriv.projects.command import write_project
 from fedpriv.projects.patients import csv_text
 
 RUN = ["--config-dir", "conf", "data=patients", "rounds=2"]
@@ -74,22 +72,6 @@ def test_nothing_is_overwritten(tmp_path):
     assert run("init", "file", cwd=tmp_path).returncode == 2
     (tmp_path / "empty").mkdir()
     assert run("init", "empty", cwd=tmp_path).returncode == 0
-
-
-def test_the_folder_that_one_is_in_and_links_stay(tmp_path, monkeypatch):
-    """Where a folder is replaced, a shell that is in it loses it."""
-    before = tmp_path.stat().st_ino
-    monkeypatch.chdir(tmp_path)
-    write_project(Path("."), {"conf/a.yaml": "a", "README.md": "b"})
-    assert tmp_path.stat().st_ino == before
-    assert (tmp_path / "conf" / "a.yaml").read_text() == "a"
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to("empty")
-    write_project(tmp_path / "link", {"README.md": "b"})
-    assert (tmp_path / "empty" / "README.md").read_text() == "b"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("README.md", "conf", "empty", "link"),
-    ]
 
 
 def test_the_patients_are_always_the_same():

@@ -60,32 +60,38 @@ def looks_at_all(schema: Schema) -> list[str]:
 
 def not_covered(schema: Schema, table: TableSettings) -> tuple[str, ...]:
     """What no epsilon of a run on this table covers."""
-    found = looks_at_all(schema)
-    if table.test is None and table.split == "record":
-        found.append("data.split=record: a person may have training and test records")
-    found.append(
-        "test records belong to persons too: the metrics on them are exact, and no epsilon covers "
-        "persons in the test part"
-    )
-    if table.similar_ids == "merge":
-        found.append(
+    by_user = user_is(schema, table.user_scope)
+    rules = (
+        (
+            table.test is None and table.split == "record",
+            "data.split=record: a person may have training and test records",
+        ),
+        (
+            True,
+            "test records belong to persons too: the metrics on them are exact, and no epsilon "
+            "covers persons in the test part",
+        ),
+        (
+            table.similar_ids == "merge",
             "data.similar_ids=merge: two persons whose names are alike count as one user, and an "
-            "epsilon of a user does not cover each alone"
-        )
-    if table.similar_ids == "keep":
-        found.append(
-            "data.similar_ids=keep: a person whose name is written in two ways counts as two users"
-        )
-    if table.user_scope == "silo":
-        found.append(
+            "epsilon of a user does not cover each alone",
+        ),
+        (
+            table.similar_ids == "keep",
+            "data.similar_ids=keep: a person whose name is written in two ways counts as two users",
+        ),
+        (
+            table.user_scope == "silo",
             "data.user_scope=silo: a person in two silos counts as two users, and an epsilon of a "
-            "user covers the two only one by one"
-        )
-    if schema.user is None:
-        found.append("data.one_row_per_user=true: " + user_is(schema, table.user_scope))
-    if table.missing == "drop" or table.incomplete == "drop":
-        found.append("rows with missing values are left out, and their number is not protected")
-    return tuple(found)
+            "user covers the two only one by one",
+        ),
+        (schema.user is None, f"data.one_row_per_user=true: {by_user}"),
+        (
+            "drop" in (table.missing, table.incomplete),
+            "rows with missing values are left out, and their number is not protected",
+        ),
+    )
+    return (*looks_at_all(schema), *(text for holds, text in rules if holds))
 
 
 def lines(schema: Schema, table: TableSettings) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
+from fedpriv.data.table.settings import TableSettings
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.untrusted_files import require_regular
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 SEPARATORS = ",;\t|"
 MOST_COLUMNS = 10_000
+ROWS = 4096
+"""Rows that are sorted into columns together."""
 LARGEST = 1e12
 """Largest accepted size of a number."""
 FRAME = "the data frame"
@@ -46,22 +50,6 @@ def given_frame(frame: pd.DataFrame | None) -> Iterator[None]:
         yield
     finally:
         _given.reset(token)
-
-
-@dataclass(frozen=True)
-class Format:
-    """How the cells of a file are written.
-
-    separator: sign between two cells; None: the one of `SEPARATORS` that the first line has most.
-    decimal: sign before the decimals of a number.
-    encoding: of a CSV file.
-    missing: texts that stand for a missing value, beside an empty cell.
-    """
-
-    separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,10 +104,11 @@ def places_of(texts: Iterable[str], codes: Any, known: Sequence[str]) -> np.ndar
     return np.asarray(found[np.asarray(codes)])
 
 
-def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
+def read_cells(path: Path | None, form: TableSettings, texts: Iterable[str]) -> Cells:
     """The cells of a CSV file, of a Parquet file (its name ends with .parquet), or of the given
     data frame if there is no path.
 
+    form: how the cells are written: separator, decimal, encoding and missing marks.
     texts: columns that stay texts even if all of their cells are numbers.
 
     Raises DataError with one line.
@@ -148,7 +137,7 @@ def read_cells(path: Path | None, form: Format, texts: Iterable[str]) -> Cells:
     return cells
 
 
-def _written(path: Path | None, form: Format) -> Written:
+def _written(path: Path | None, form: TableSettings) -> Written:
     if path is None:
         frame = _given.get()
         if frame is None:
@@ -161,7 +150,7 @@ def _written(path: Path | None, form: Format) -> Written:
     return read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, form)
 
 
-def _csv(path: Path, form: Format) -> Written:
+def _csv(path: Path, form: TableSettings) -> Written:
     """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
     utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
     with open(path, encoding="utf-8-sig" if utf8 else form.encoding, newline="") as file:
@@ -170,22 +159,30 @@ def _csv(path: Path, form: Format) -> Written:
         file.seek(0)
         rows = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
         names = next(rows, [])
+        lines = array("q")
+        whole = _whole_rows(rows, len(names), lines)
         places: list[dict[str, int]] = [{} for _ in names]
         codes = [array("q") for _ in names]
-        lines, before, blank = [], rows.line_num, False
-        for row in rows:
-            line, before = before + 1, rows.line_num
-            if not row:
-                blank = True
-                continue
-            if blank or len(row) != len(names):
-                found = "a blank line before it" if blank else f"{len(row)} cells"
-                raise ValueError(f"line {line}: {found}; the first line has {len(names)} cells")
-            lines.append(line)
-            for text, place, code in zip(row, places, codes):
-                code.append(place.setdefault(text, len(place)))
+        while some := list(islice(whole, ROWS)):
+            for cells, place, code in zip(zip(*some), places, codes):
+                code.extend([place.setdefault(text, len(place)) for text in cells])
     columns = [(np.array(code), list(place)) for code, place in zip(codes, places)]
     return Written(names, columns, np.array(lines))
+
+
+def _whole_rows(rows: Any, width: int, lines: array[int]) -> Iterator[list[str]]:
+    """The rows of a reader. Writes down the line of each. Raises ValueError for a row of another
+    width, and for blank lines before a row."""
+    before, blank = rows.line_num, False
+    for row in rows:
+        line, before = before + 1, rows.line_num
+        if row and (blank or len(row) != width):
+            found = "a blank line before it" if blank else f"{len(row)} cells"
+            raise ValueError(f"line {line}: {found}; the first line has {width} cells")
+        blank = not row
+        if row:
+            lines.append(line)
+            yield row
 
 
 def _checked(names: list[str]) -> list[str]:
@@ -216,14 +213,14 @@ def number_of(text: str) -> float:
         return np.nan
 
 
-def _values(codes: np.ndarray, texts: list[str], form: Format, *, keep: bool) -> Any:
+def _values(codes: np.ndarray, texts: list[str], form: TableSettings, *, keep: bool) -> Any:
     """A column as numbers (float64), or as stripped texts (categorical).
 
     keep: leave numbers as texts.
     """
     import pandas as pd
 
-    marks = {"", *form.missing}
+    marks = {"", *form.missing_marks}
     stripped = [text.strip() for text in texts]
     if not keep:
         numbers = np.array(
@@ -232,7 +229,7 @@ def _values(codes: np.ndarray, texts: list[str], form: Format, *, keep: bool) ->
         missing = np.array([*(text in marks for text in stripped), True])
         if not np.isnan(numbers[~missing]).any():  # also where all are missing
             # The mark -999 means -999.0 too.
-            missing |= np.isin(numbers, [number_of(mark) for mark in form.missing])
+            missing |= np.isin(numbers, [number_of(mark) for mark in form.missing_marks])
             return np.where(missing, np.nan, numbers)[codes]
     names = sorted(set(stripped) - marks)
     place = {name: number for number, name in enumerate(names)}

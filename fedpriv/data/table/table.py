@@ -16,7 +16,7 @@ from fedpriv.data.table import describe, people
 from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.infer import infer, require_roles
 from fedpriv.data.table.owners import Owners, owners_of, row_keys, shared_keys
-from fedpriv.data.table.read import Cells, Format, read_cells
+from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
     REGRESSION,
@@ -218,15 +218,15 @@ class Table(TableSettings):
     def _cells(self, name: str | None) -> Cells:
         """The cells of a table, kept for the next call: a run reads its schema and its records off
         the same cells."""
-        form = Format(self.separator, self.decimal, self.encoding, tuple(self.missing_marks))
         if name is None:
-            return read_cells(None, form, self._texts)
+            return read_cells(None, self, self._texts)
         path = self._path(name)
         about = os.stat(path)
+        form = (self.separator, self.decimal, self.encoding, tuple(self.missing_marks))
         key = (path.resolve(), about.st_mtime_ns, about.st_size, form, self._texts)
         if key not in _last:
             _last.clear()
-            _last[key] = read_cells(path, form, self._texts)
+            _last[key] = read_cells(path, self, self._texts)
         noted(path)
         return _last[key]
 

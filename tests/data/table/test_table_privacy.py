@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 import fedpriv
-from fedpriv.data.artificial import Artificial
+from fedpriv.data.embedded import Artificial
 from fedpriv.data.stability import ADD_REMOVE
-from fedpriv.data.table.read import Format, given_frame, read_cells
+from fedpriv.data.table.read import given_frame, read_cells
 from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
+from fedpriv.data.table.table import Table
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.testing import experiment
 
@@ -221,7 +222,8 @@ ODD_SPELLINGS = {
 def test_the_spelling_of_a_number_changes_no_cell_of_another_user(tmp_path, what):
     """pandas knows 99.0 as the mark 99 only in columns that it reads as numbers itself."""
     own, other = ODD_SPELLINGS[what]
-    form = Format(";", "," if "," in own else ".", missing=("99",))
+    written = {"separator": ";", "decimal": "," if "," in own else ".", "missing_marks": ["99"]}
+    form = Table(label="sex", one_row_per_user=True, **written)
 
     def age(*cells):
         (tmp_path / "visits.csv").write_text("\n".join(["age;sex", *cells, ""]))
