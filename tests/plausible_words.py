@@ -102,7 +102,8 @@ VALUES: dict[str, tuple[str, ...]] = {
 }
 """Legal values of keys; whether they fit together is for the program to say."""
 
-WRONG = ("abc", "nan", "-3", "[1,2]", "{a:1}", "''")
+WRONG = ("abc", "nan", "-inf", "-3", "1e-300", "9223372036854775808", "[", "[1,2]", "{a:1}", "{}{}")
+WRONG += ("''", "'", "${nothing}", "1,2", "a=b", " ", "*")
 
 
 @dataclass(frozen=True)

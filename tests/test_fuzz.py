@@ -2,9 +2,7 @@
 none is silent."""
 
 import json
-import random
 import re
-import time
 
 import pytest
 import yaml
@@ -15,62 +13,6 @@ from plausible_words import lines as plausible_lines
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import GROUPS
 from fedpriv.settings.words import conf_dir
-
-SMALL = (
-    "rounds=1",
-    "preset.n_users=6",
-    "preset.local_epochs=1",
-    "preset.silo_epochs=1",
-    "preset.n_silos=2",
-)
-VALUES = (
-    *(
-        "0",
-        "1",
-        "-1",
-        "2",
-        "7",
-        "0.5",
-        "1.5",
-        "-0.0",
-        "1e-300",
-        "1e300",
-        "nan",
-        "inf",
-        "-inf",
-        "1e5",
-    ),
-    *(
-        "2147483648",
-        "9223372036854775807",
-        "9223372036854775808",
-        "true",
-        "null",
-        "''",
-        "none",
-        "abc",
-        "uniform",
-    ),
-    *(
-        "[]",
-        "[1,2]",
-        "{}",
-        "{a:1}",
-        "{}{}",
-        "[",
-        "'",
-        '"',
-        "${seed}",
-        "${nothing}",
-        "1,2",
-        "a=b",
-        "../x",
-        "é",
-        " ",
-        "*",
-    ),
-)
-SECONDS = 20
 
 
 def keys():
@@ -93,60 +35,6 @@ def keys():
         "~algo.clip",
         "hydra",
     ]
-
-
-def names(group):
-    return [path.stem for path in (conf_dir() / group).glob("*.yaml")]
-
-
-def lines(seed, number):
-    """Command lines, the same for a seed."""
-    choice, known = random.Random(seed), keys()
-    for _ in range(number):
-        words = []
-        for _ in range(choice.randint(1, 3)):
-            group = choice.choice([*GROUPS])
-            chosen = f"{group}={choice.choice(names(group))}"
-            words.append(
-                chosen
-                if choice.random() < 0.25
-                else f"{choice.choice(known)}={choice.choice(VALUES)}"
-            )
-        elsewhere = ("ray", "root", "wandb", "mlflow")  # other programs, the network
-        if not any(name in word for word in words for name in elsewhere):
-            yield words
-
-
-def ends_well(words, folder):
-    start = time.process_time()  # others may be at work on this machine
-    done = run(*SMALL, *words, "hydra.run.dir=out", "data.root=nowhere", cwd=folder)
-    seconds = time.process_time() - start
-    assert done.returncode in (0, 2), (words, done.stderr)
-    if done.returncode:
-        said = [line for line in done.stderr.strip().splitlines() if not line.startswith("round ")]
-        assert len(said) == 1, (words, done.stderr)
-        assert said[0].startswith("fedpriv: ")
-        named = [word.partition("=")[0].lstrip("+~") for word in words]
-        parts = {part for name in named for part in [name, name.partition(".")[0]] if part}
-        where = (*parts, *GROUPS, "key=value", "accountant", "nowhere", "data.root", "rounds")
-        assert any(part in said[0] for part in where), (words, done.stderr)
-    return seconds
-
-
-@pytest.mark.parametrize("number", [90, pytest.param(2000, marks=pytest.mark.slow)])
-def test_any_words_end_in_one_line_or_a_run(number, tmp_path, monkeypatch):
-    monkeypatch.delenv("FEDPRIV_DATA", raising=False)
-    wrong = []
-    for place, words in enumerate(lines(number, number)):
-        folder = tmp_path / str(place)
-        folder.mkdir()
-        try:
-            seconds = ends_well(words, folder)
-            if seconds > SECONDS:
-                wrong.append((words, f"{seconds:.0f} s"))
-        except Exception as error:
-            wrong.append((words, repr(error)[:600]))
-    assert not wrong, "\n".join(map(str, wrong))
 
 
 def refused(line, stderr):

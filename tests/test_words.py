@@ -25,22 +25,6 @@ NAMES = {
     "tally": "contribution stats",
 }
 """Parts of a name, such as `begun` in `rounds_begun` or `Tally` in `MyTally`."""
-WHOLE_NAMES = {
-    "Ahead": "LocalJob",
-    "Begun": "Journal",
-    "Channel": "QueryParameters",
-    "Hear": "Expected",
-    "Stamped": "Message",
-    "HELD": "what is held",
-    "Met": "what is met",
-    "Several": "WorkList",
-    "Stacked": "SideBySide, Batched",
-    "Trust": "ThreatModel",
-    "View": "ObservedRelease",
-    "stacked": "batched",
-    "simulation": "runtime",
-}
-"""Names in the package."""
 PHRASES = {
     r"cannot be given beside": "cannot be changed",
     r"Deployment\b": "plan",
@@ -56,7 +40,6 @@ PHRASES = {
     r"whose every epsilon is": "with a proven epsilon beside every claimed one",
 }
 """Patterns in help, messages, configuration files and pages."""
-MODULES = ("again", "ahead", "begun", "behind", "checked", "dotted", "done", "planned", "stored")
 KEYS = {*NAMES, "ahead", "behind", "cell", "kind", "stacked", "told"}
 
 PACKAGE = sorted((ROOT / "fedpriv").rglob("*.py"))
@@ -113,19 +96,6 @@ def test_identifiers():
         if parts(name) & NAMES.keys() and not name.startswith("test_")
     }
     assert not found
-
-
-def test_names_of_the_package():
-    found = {
-        f"{path.relative_to(ROOT)}: {name}, say {WHOLE_NAMES[name]}"
-        for path in PACKAGE
-        for name in names(path) & WHOLE_NAMES.keys()
-    }
-    assert not found
-
-
-def test_module_names():
-    assert not [path for path in PACKAGE if path.stem in MODULES]
 
 
 @pytest.fixture(scope="module")

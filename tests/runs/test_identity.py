@@ -110,13 +110,6 @@ def test_runs_of_other_code_are_other_rows(root, tmp_path, monkeypatch):
     assert "other source code" in read_status(same)["warnings"][0]
 
 
-def test_a_table_says_what_its_seeds_share(root, tmp_path):
-    folder = trained(tmp_path / "0", root)
-    known = read_status(folder)["identity"]
-    notes = "\n".join(Report.of(find_runs([folder])).notes())
-    assert f"data {known['source'][:12]}, code {known['code'][:12]}" in notes
-
-
 @pytest.mark.parametrize(
     ("word", "changed"),
     [

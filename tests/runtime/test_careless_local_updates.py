@@ -31,10 +31,6 @@ def in_a_scratch(silo, down):
     return own
 
 
-def in_single_precision(silo, down):
-    return far(silo, down).astype(np.float32)
-
-
 def starting(start):
     return lambda silo, query, down: silo.train(
         query, Training(query.asked.recipe, start(silo, down))
@@ -46,7 +42,7 @@ def writing(silo, query, down):
     return silo.train_users(query, down["params"])
 
 
-UPDATES = {own.__name__: starting(own) for own in (far, in_a_scratch, in_single_precision)}
+UPDATES = {own.__name__: starting(own) for own in (far, in_a_scratch)}
 UPDATES["writing"] = writing
 
 
@@ -98,13 +94,6 @@ def test_a_start_that_is_overwritten_for_the_next_silo_is_kept(aggregation, apar
     np.testing.assert_array_equal(moved("in_a_scratch", word)[0], expected)
     apart()
     np.testing.assert_array_equal(moved("in_a_scratch", word)[0], expected)
-
-
-def test_an_odd_number_of_parameters_in_single_precision_is_a_start():
-    word = "model.hidden=[3]"
-    found, _ = moved("in_single_precision", word)
-    assert len(found) % 2 == 1
-    np.testing.assert_array_equal(found, moved("far", word)[0])
 
 
 @pytest.mark.parametrize("engine", [InProcess(), InProcess(CHECKED)])

@@ -1,8 +1,6 @@
 """What trackers show is what the run's tables hold, once a round, also after an interruption."""
 
 import doctest
-import json
-import struct
 import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -15,14 +13,9 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
-from fedpriv.settings.compose import CommandLine, compose_jobs
-from fedpriv.settings.experiment import resolved
-from fedpriv.settings.keys import typed
-from fedpriv.settings.words import conf_dir
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite
-from fedpriv.trackers.wandb import Wandb
 
 SHOWN = []
 
@@ -189,42 +182,6 @@ def test_tensorboard(tmp_path):
     agree(found, tmp_path / "run")
 
 
-def test_weights_and_biases_offline(tmp_path, monkeypatch):
-    records = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path))
-    go(world("wandb", "tracker.mode=offline"), tmp_path / "run")
-    name = read_status(tmp_path / "run")["tracker"]
-    [written] = (tmp_path / "run" / "wandb").glob(f"offline-run-*/run-{name}.wandb")
-    found, ended = {}, None
-    for packed in pieces(written.read_bytes()):
-        record = records.Record.FromString(packed)
-        row = {
-            entry.key or "/".join(entry.nested_key): json.loads(entry.value_json)
-            for entry in record.history.item
-        }
-        found |= {(row["round"], name): value for name, value in row.items()} if row else {}
-        ended = record.exit.exit_code if record.HasField("exit") else ended
-    agree(found, tmp_path / "run")
-    assert ended == 0
-
-
-def pieces(content, block=2**15):
-    """The records of LevelDB's log format: in blocks, each record in pieces of checksum, length,
-    kind and bytes."""
-    place, whole = 7, b""
-    while place + 7 <= len(content):
-        if block - place % block < 7:
-            place += block - place % block
-            continue
-        length, kind = struct.unpack("<HB", content[place + 4 : place + 7])
-        whole += content[place + 7 : place + 7 + length]
-        place += 7 + length
-        if kind in (1, 4):  # the whole record, or its last piece
-            yield whole
-            whole = b""
-
-
 def test_mlflow(tmp_path):
     mlflow = pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -247,18 +204,25 @@ def test_the_example_of_a_tracker_runs():
     assert doctest.testmod(base) == (0, 3)
 
 
-def test_weights_and_biases_obeys_the_environment_unless_told(tmp_path, monkeypatch):
+@pytest.mark.parametrize("mode", [None, "online", "offline"])
+def test_weights_and_biases(mode, tmp_path, monkeypatch):
     """wandb reads WANDB_MODE where it is given no mode."""
-    asked = []
+    shown, asked, ended = {}, [], []
+    summary = {}
 
     def init(**arguments):
         asked.append(arguments["mode"])
-        return SimpleNamespace(id="known", define_metric=lambda *names, **options: None)
+        return SimpleNamespace(
+            id="known",
+            summary=summary,
+            define_metric=lambda *names, **options: None,
+            log=lambda row: shown.update({(row["round"], name): row[name] for name in row}),
+            finish=lambda exit_code: ended.append(exit_code),
+        )
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
-    for words in ((), ("tracker.mode=online",), ("tracker.mode=offline",)):
-        [config] = compose_jobs(CommandLine.parse(["tracker=wandb", *words]), conf_dir())
-        values = resolved(config)["tracker"]
-        del values["_target_"]
-        typed(Wandb, values, "tracker").open(tmp_path, "seed: 0", known="", after=0)
-    assert asked == [None, "online", "offline"]
+    monkeypatch.setattr("fedpriv.settings.experiment.find_spec", lambda package: True)
+    go(world("wandb", *([f"tracker.mode={mode}"] if mode else [])), tmp_path / "run")
+    agree(shown, tmp_path / "run")
+    assert (asked, ended, summary) == ([mode], [0], {"state": "done"})
+    assert read_status(tmp_path / "run")["tracker"] == "known"
