@@ -115,22 +115,18 @@ def run(*words: str, folder: str | Path | None = None, frame: pd.DataFrame | Non
         resumed needs it again.
     """
     with given_frame(frame):
-        return _run(words, folder)
-
-
-def _run(words: Sequence[str], folder: str | Path | None) -> Runs:
-    line = CommandLine.parse(list(words))
-    jobs = compose_jobs(line, conf_dir())
-    if len(jobs) > 1 or line.multirun:
-        raise FedprivError("fedpriv.run trains once; use fedpriv.sweep for several runs")
-    [config] = jobs
-    if config.resume is not None:
-        resume(line, str(config.resume), quiet=True)
-        return load(str(config.resume))
-    job = Job.of(config, 0, None)
-    path = job.folder if folder is None else Path(folder)
-    train(job.experiment, job.config_yaml, path, origin=job.origin, words=job.words, quiet=True)
-    return load(path)
+        line = CommandLine.parse(list(words))
+        jobs = compose_jobs(line, conf_dir())
+        if len(jobs) > 1 or line.multirun:
+            raise FedprivError("fedpriv.run trains once; use fedpriv.sweep for several runs")
+        [config] = jobs
+        if config.resume is not None:
+            resume(line, str(config.resume), quiet=True)
+            return load(str(config.resume))
+        job = Job.of(config, 0, None)
+        path = job.folder if folder is None else Path(folder)
+        train(job.experiment, job.config_yaml, path, origin=job.origin, words=job.words, quiet=True)
+        return load(path)
 
 
 def sweep(
@@ -147,18 +143,14 @@ def sweep(
     Raises FedprivError at the end when runs have failed, naming them.
     """
     with given_frame(frame):
-        return _sweep(words, folder, at_once)
-
-
-def _sweep(words: Sequence[str], folder: str | Path | None, at_once: int) -> Runs:
-    line = CommandLine.parse(["-m", *words])
-    configs = compose_jobs(line, conf_dir())
-    place = sweep_folder(configs[0]) if folder is None else Path(folder)
-    jobs = [Job.of(config, number, place) for number, config in enumerate(configs)]
-    if sweeper := own_sweeper(configs[0]):
-        jobs = draw_jobs(jobs, sweeper, line)
-    SideBySide(at_once).launch(jobs, quiet=True)
-    return load(*[job.folder for job in jobs])
+        line = CommandLine.parse(["-m", *words])
+        configs = compose_jobs(line, conf_dir())
+        place = sweep_folder(configs[0]) if folder is None else Path(folder)
+        jobs = [Job.of(config, number, place) for number, config in enumerate(configs)]
+        if sweeper := own_sweeper(configs[0]):
+            jobs = draw_jobs(jobs, sweeper, line)
+        SideBySide(at_once).launch(jobs, quiet=True)
+        return load(*[job.folder for job in jobs])
 
 
 def compare(*words: str, folder: str | Path | None = None) -> ComparisonTable:
@@ -192,20 +184,16 @@ def epsilon(*words: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
     frame: as in `run`; a schema file needs none.
     """
     with given_frame(frame):
-        return _epsilon(words)
-
-
-def _epsilon(words: Sequence[str]) -> pd.DataFrame:
-    rows = []
-    for config in compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()):
-        exp = build(config)
-        swept = dict(
-            word.split("=", 1)
-            for word in config.hydra.overrides.task
-            if "," not in word and "=" in word
-        )
-        rows += [{**swept, **vars(row)} for row in EpsilonForecast.of(exp).rows]
-    return pd.DataFrame(rows)
+        rows = []
+        for config in compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()):
+            exp = build(config)
+            swept = dict(
+                word.split("=", 1)
+                for word in config.hydra.overrides.task
+                if "," not in word and "=" in word
+            )
+            rows += [{**swept, **vars(row)} for row in EpsilonForecast.of(exp).rows]
+        return pd.DataFrame(rows)
 
 
 def federation(*words: str, frame: pd.DataFrame | None = None) -> Federated:

@@ -46,7 +46,7 @@ from fedpriv.settings.keys import (
     unknown_key,
 )
 from fedpriv.trackers.base import Tracker
-from fedpriv.training.description import Execution
+from fedpriv.training.description import TRAINERS, Execution
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.installed import others
 from fedpriv.util.streams import Streams
@@ -79,7 +79,8 @@ class RunOptions:
         require(named, "randomness", self.randomness, "simulation or system")
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
-        Execution(self.trainer, self.workers)
+        require(self.trainer in TRAINERS, "trainer", self.trainer, ", ".join(TRAINERS))
+        require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
 
     @property
     def system(self) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 from fedpriv.util.read_only import kept
 
@@ -28,10 +27,6 @@ class Execution:
 
     trainer: str = "auto"
     workers: int = 1
-
-    def __post_init__(self) -> None:
-        require(self.trainer in TRAINERS, "trainer", self.trainer, ", ".join(TRAINERS))
-        require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
 
 
 @dataclass(frozen=True)
