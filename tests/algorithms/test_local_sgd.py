@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from erm_world import prepared, silos_of
-from plans import make_plan
+from plans import charged, make_plan, only_query
 from test_dp_erm import gradient
 
-from fedpriv.accountants.ledger import Ledger, headline
+from fedpriv.accountants.ledger import headline
 from fedpriv.accountants.pld import Pld
 from fedpriv.algorithms.local_sgd import LocalSgd
 from fedpriv.errors import ConfigError
@@ -57,12 +57,10 @@ def test_the_papers_noise_and_what_it_costs():
     plan = make_plan(algo, Gaussian(1.0, 0.0), federation=Federation(1, 1, 10, (1238,)))
     z = plan.mechanism.noise_multiplier
     assert z**2 == pytest.approx(8 * 606 * 25 * math.log(2 * 1238**2) / (1238 * 3.0) ** 2)
-    ledger = Ledger(Pld(1238**-2))
-    [query] = algo.queries(1, plan)
-    ledger.record(query.events, 25)
-    rows = ledger.rows(25)
+    rows = charged(algo, plan, 25, Pld(1238**-2))
     assert [row.claimed for row in rows] == pytest.approx([3.0] * len(rows))
-    exact = Pld(1238**-2).epsilons([(query.events[0].certified, 25)], "replace")["pld"]
+    event = only_query(algo, plan).events[0].certified
+    exact = Pld(1238**-2).epsilons([(event, 25)], "replace")["pld"]
     assert headline(rows, "server") == pytest.approx(exact)
     assert exact > (2 * 5 / z) ** 2 / 2 > 3
 

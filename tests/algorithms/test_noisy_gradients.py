@@ -228,7 +228,7 @@ def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo, scale):
     query = sims[0].queries(3)[-1]
     down = algo.broadcast(sims[0].state, query)
     for sim, data in zip(sims, (records, near)):
-        silo = Silo(0, data, sim.model, sim.task, sim.plan)
+        silo = Silo(0, data, sim.model, sim.evaluation.task, sim.plan)
         [block] = algo.local_update(silo, query, down).contributions
         moved.append(block.vectors[0].numpy())
     held = 2 if "previous" in down else 1

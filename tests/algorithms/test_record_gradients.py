@@ -181,7 +181,7 @@ def test_silos_of_different_sizes_count_by_their_batches():
 
     from fedpriv.training.per_record import per_group_gradients
 
-    gradients = per_group_gradients(sim.model, sim.task, 1)
+    gradients = per_group_gradients(sim.model, sim.evaluation.task, 1)
     theta, x, y = (
         torch.from_numpy(start).float(),
         torch.from_numpy(x).unsqueeze(1),
@@ -205,7 +205,7 @@ def test_a_contribution_is_within_the_bound_however_long_its_gradient(algo):
     down = sim.algo.broadcast(sim.state, query)
     found = []
     for data in (records, near):
-        silo = Silo(0, data, sim.model, sim.task, sim.plan)
+        silo = Silo(0, data, sim.model, sim.evaluation.task, sim.plan)
         blocks = bounded(sim.algo.local_update(silo, query, down).steps, query, ContributionStats())
         found.append(np.concatenate([block.vectors.numpy() for block in blocks]))
     assert np.linalg.norm(found, axis=2).max() <= 0.01 * (1 + 1e-9)

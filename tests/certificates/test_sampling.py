@@ -17,14 +17,10 @@ from fedpriv.util.streams import Streams
 
 def setting(algo=MINIBATCH, system=False):
     """A run's silo, and its first 400 queries."""
-    sim = (
-        prepared(replace(algo, rounds=400, batch_size=algo.batch_size and 6), [RECORDS])
-        if algo is MINIBATCH
-        else None
-    )
-    sim = sim or prepared(replace(algo, rounds=5, batch_size=6), [RECORDS])
+    sim = prepared(replace(algo, rounds=400 if algo is MINIBATCH else 5, batch_size=6), [RECORDS])
     plan = replace(sim.plan, streams=Streams(0, system=system))
-    return Silo(0, RECORDS, sim.model, sim.task, plan), [sim.queries(t)[0] for t in range(1, 401)]
+    silo = Silo(0, RECORDS, sim.model, sim.evaluation.task, plan)
+    return silo, [sim.queries(number)[0] for number in range(1, 401)]
 
 
 @pytest.mark.parametrize("system", [False, True])
