@@ -3,21 +3,25 @@ there too."""
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from one_by_one import STREAMS, assert_same, cnn, mlp, one_by_one, silo, trained
+from kernel_on_processor import processor_program
+from one_by_one import PARTY, ROUND, STREAMS, assert_same, cnn, mlp, one_by_one, silo, trained
 from torch import nn
 
 from fedpriv.errors import ConfigError
+from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
-from fedpriv.training import faster_device, select, users
-from fedpriv.training.description import Execution, Recipe, Training
+from fedpriv.training import faster_device
+from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.optimizers import Sgd
+from fedpriv.training.select import example_problem
+from fedpriv.training.trainers.base import TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.trainers.device.processor import processor_program
 from fedpriv.training.trainers.device.program import SOURCE, kernel_texts
 from fedpriv.training.trainers.device.trainer import Device, device_network_of
 from fedpriv.training.trainers.gpu.nvrtc import build
@@ -61,32 +65,12 @@ def unpooled():
 NETWORKS = {
     "mlp": (mlp, (6,), Classification()),
     "binary": (lambda: mlp(outputs=1), (6,), BinaryClassification()),
+    "regression": (lambda: mlp(outputs=1), (6,), Regression()),
+    "survival": (lambda: mlp(outputs=1), (6,), ExponentialSurvival()),
     "functions": (functions, (9,), Classification()),
     "cnn": (cnn, (1, 12, 12), Classification()),
     "unpooled": (unpooled, (2, 8, 8), Classification()),
 }
-
-
-@pytest.fixture(scope="session")
-def build_folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture
-def kernel(monkeypatch, build_folder):
-    """Trains by the kernel on the processor where a GPU's is asked for; a function that sets how
-    many lanes and teams it has, and the shared memory of a block."""
-    settings = {"lanes": 1, "teams": 1, "shared": SHARED}
-
-    def made(problem):
-        network = device_network_of(problem, settings["shared"])
-        if isinstance(network, Unmapped):
-            return network
-        threads = {name: settings[name] for name in ("lanes", "teams")}
-        return Device(problem, network, processor_program(network, build_folder, **threads))
-
-    monkeypatch.setattr(select, "device_trainer", made)
-    return settings.update
 
 
 def problem(name, counts=COUNTS, **changes):
@@ -96,17 +80,64 @@ def problem(name, counts=COUNTS, **changes):
     return model, flatten(model), silo(counts, shape, task), task
 
 
+def example(model, theta, data, task, optimizer=Sgd()):
+    return example_problem(
+        DEVICE, model, theta, tuple(data.x.shape[1:]), task, optimizer, data.x.dtype
+    )
+
+
+def in_float64(model, theta, data, task, recipe, correction=None):
+    labels = data.y.double() if data.y.is_floating_point() else data.y
+    exact = replace(data, x=data.x.double(), y=labels)
+    return one_by_one(
+        copy.deepcopy(model).double(), theta.double(), exact, task, recipe, correction
+    )
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory):
+    """`by_kernel` with a folder of built kernels."""
+    return partial(by_kernel, tmp_path_factory.mktemp("kernels"))
+
+
+def by_kernel(
+    folder,
+    model,
+    theta,
+    data,
+    task,
+    recipe,
+    chosen=None,
+    *,
+    correction=None,
+    shared=SHARED,
+    **sizes,
+):
+    """What `trained` returns, by the kernel on the processor. sizes: lanes and teams."""
+    own = replace(example(model, theta, data, task), recipe=recipe, correction=correction)
+    network = device_network_of(own, shared)
+    chosen = np.arange(len(data.users)) if chosen is None else np.array(chosen)
+    order = np.argsort(-data.counts[chosen], kind="stable")
+    positions = chosen[order]
+    keys = [
+        STREAMS.unit_keys(name, ROUND, PARTY, data.users[positions])
+        for name in ("batches", "dropout")
+    ]
+    size = recipe.batch_size or int(data.counts.max())
+    device = Device(own, network, processor_program(network, folder, **sizes))
+    changes, _ = device.run(TrainingUsers(data, positions, size, *keys), None)
+    return changes[np.argsort(order)]
+
+
 @pytest.mark.parametrize(
     "recipe", [Recipe(3, 8, 0.02), Recipe(2, None, 0.05), Recipe(2, 8, 0.02, proximal=0.7)], ids=str
 )
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_recipe_equals_torch_in_float64(kernel, name, recipe):
-    model, theta, data, task = problem(name)
-    correction = torch.linspace(-0.05, 0.1, len(theta)) if recipe.proximal else None
-    got = trained(model, theta, data, task, recipe, correction=correction, execution=DEVICE)
-    exact = copy.deepcopy(model).double(), theta.double(), replace(data, x=data.x.double())
-    want = one_by_one(*exact, task, recipe, None if correction is None else correction.double())
-    error = (got - want).norm(dim=1) / want.norm(dim=1)
+    own = problem(name)
+    correction = torch.linspace(-0.05, 0.1, len(own[1])) if recipe.proximal else None
+    want = in_float64(*own, recipe, None if correction is None else correction.double())
+    error = (kernel(*own, recipe, correction=correction) - want).norm(dim=1) / want.norm(dim=1)
     assert float(want.norm(dim=1).min()) > 1e-3
     assert float(error.max()) < 1e-5
 
@@ -114,80 +145,32 @@ def test_every_recipe_equals_torch_in_float64(kernel, name, recipe):
 @pytest.mark.parametrize("p", [0.5, 0.3])
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_dropout_and_orders_are_those_of_compiled_training(kernel, name, p):
-    model, theta, data, task = problem(name, p=p)
-    recipe = Recipe(5, 8, 0.05)
-    got, want = (
-        trained(model, theta, data, task, recipe, execution=execution)
-        for execution in (DEVICE, COMPILED)
-    )
-    assert_same(got, want, theta)
+    own, recipe = problem(name, p=p), Recipe(5, 8, 0.05)
+    assert_same(kernel(*own, recipe), trained(*own, recipe, execution=COMPILED), own[1])
 
 
 def test_batches_that_do_not_fit_shared_memory_are_computed_in_pieces(kernel):
-    model, theta, data, task = problem("mlp", p=0.5)
-    whole = trained(model, theta, data, task, Recipe(2, None, 0.05), execution=DEVICE)
-    network = device_network_of(example(model, theta, data, task), SHARED)
-    weights = network.shared_bytes(0, 0)
-    kernel({"shared": weights + 16 * 4 * network.row})
-    pieces = trained(model, theta, data, task, Recipe(2, None, 0.05), execution=DEVICE)
-    assert_same(pieces, whole, theta)
-    kernel({"shared": weights + 4 * network.row})  # all rows lie outside
-    outside = trained(model, theta, data, task, Recipe(2, None, 0.05), execution=DEVICE)
+    own, recipe = problem("mlp", p=0.5), Recipe(2, None, 0.05)
+    whole = kernel(*own, recipe)
+    network = device_network_of(example(*own), SHARED)
+    weights, row = network.shared_bytes(0, 0), 4 * network.row
+    assert_same(kernel(*own, recipe, shared=weights + 16 * row), whole, own[1])
+    outside = kernel(*own, recipe, shared=weights + row)  # all rows lie outside
     assert torch.equal(outside, whole)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_lanes_and_teams_agree(kernel, name):
-    model, theta, data, task = problem(name, counts=[1, 3, 6], p=0.5)
-    recipe = Recipe(1, 4, 0.05)
-    alone = trained(model, theta, data, task, recipe, execution=DEVICE)
-    kernel({"lanes": 4, "teams": 3})
-    threads = trained(model, theta, data, task, recipe, execution=DEVICE)
-    assert_same(threads, alone, theta)
+    own, recipe = problem(name, counts=[1, 3, 6], p=0.5), Recipe(1, 4, 0.05)
+    assert_same(kernel(*own, recipe, lanes=4, teams=3), kernel(*own, recipe), own[1])
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_other_users_change_no_bit(kernel, name):
-    model, theta, data, task = problem(name, p=0.5)
-    recipe = Recipe(2, 8, 0.05)
-    everyone = trained(model, theta, data, task, recipe, execution=DEVICE)
+    own, recipe = problem(name, p=0.5), Recipe(2, 8, 0.05)
+    everyone = kernel(*own, recipe)
     for some in ([3], [0, 6], [1, 2, 4, 5, 7]):
-        chosen = np.array(some)
-        got = trained(model, theta, data, task, recipe, chosen, execution=DEVICE)
-        assert torch.equal(got, everyone[chosen])
-
-
-def test_silos_that_train_side_by_side_have_the_same_bits(kernel):
-    model, theta, data, task = problem("mlp", p=0.5)
-    other = silo([40, 2, 11], (6,), task, seed=5)
-    training = Training(Recipe(2, 8, 0.05), theta.double().numpy())
-
-    def work(number, own):
-        return users.silo_training(
-            training,
-            model=model,
-            data=own,
-            task=task,
-            streams=STREAMS,
-            round=1,
-            party=f"silo-{number}",
-            execution=DEVICE,
-        )
-
-    works = [work(number, own) for number, own in enumerate((data, other))]
-    assert all(one.running is not None and one.nbytes == 0 for one in works)
-    assert works[0].batch_key == works[1].batch_key is not None
-    together = type(works[0]).run_batch(works)
-    for number, [block] in enumerate(together):
-        [alone] = work(number, (data, other)[number]).run()
-        assert np.array_equal(block.units, alone.units)
-        assert torch.equal(block.vectors, alone.vectors)
-
-
-def example(model, theta, data, task, optimizer=Sgd()):
-    return select.example_problem(
-        DEVICE, model, theta, tuple(data.x.shape[1:]), task, optimizer, data.x.dtype
-    )
+        assert torch.equal(kernel(*own, recipe, some), everyone[some])
 
 
 @pytest.mark.parametrize(
@@ -224,27 +207,24 @@ def test_labels_beyond_the_outputs_are_refused(kernel):
     model, theta, data, task = problem("mlp")
     wrong = replace(data, y=data.y + 1)
     with pytest.raises(IndexError, match="labels from 1 to 3 for a network of 3 outputs"):
-        trained(model, theta, wrong, task, Recipe(1, 8, 0.1), execution=DEVICE)
+        kernel(model, theta, wrong, task, Recipe(1, 8, 0.1))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_the_kernel_is_refused_without_a_gpu():
-    model, theta, data, task = problem("mlp")
     with pytest.raises(ConfigError, match="it needs a GPU"):
-        trained(model, theta, data, task, Recipe(1, 8, 0.1), execution=DEVICE)
+        trained(*problem("mlp"), Recipe(1, 8, 0.1), execution=DEVICE)
 
 
 def test_it_compiles_for_a_gpu(tmp_path):
     pytest.importorskip("cuda.bindings.nvrtc")
-    model, theta, data, task = problem("cnn", p=0.5)
-    network = device_network_of(example(model, theta, data, task), SHARED)
-    image = build(kernel_texts(network, network.teams), SOURCE, "sm_80", tmp_path).read_bytes()
-    assert image[:4] == b"\x7fELF"
+    network = device_network_of(example(*problem("cnn", p=0.5)), SHARED)
+    texts = kernel_texts(network, network.teams)
+    assert build(texts, SOURCE, "sm_80", tmp_path).read_bytes()[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize("fast", ["cpu", "cuda"])
 def test_auto_takes_the_faster_device_and_says_why(monkeypatch, fast):
-    model, theta, data, task = problem("mlp")
     asked = []
 
     def seconds(problem, users):
@@ -253,9 +233,8 @@ def test_auto_takes_the_faster_device_and_says_why(monkeypatch, fast):
 
     monkeypatch.setattr(faster_device, "seconds", seconds)
     monkeypatch.setattr(faster_device, "device_trainer", lambda problem: Unmapped("a test"))
-    monkeypatch.setattr(faster_device, "_known", {})
     monkeypatch.setattr(nn.Module, "to", lambda module, device: module)
-    own = example(model, theta, data, task)
+    own = example(*problem("mlp", p=0.25 if fast == "cpu" else 0.75))  # no other test asks for it
     for _ in range(2):  # the second time it is remembered
         choice = faster_device.faster_device(own, "meta")
     assert asked == ["meta", "cpu"]
@@ -263,9 +242,9 @@ def test_auto_takes_the_faster_device_and_says_why(monkeypatch, fast):
     assert "32 made-up users take" in choice.reason
 
 
-def test_made_up_users_train():
-    model, theta, data, task = problem("mlp")
-    own = replace(example(model, theta, data, task), execution=COMPILED)
+@pytest.mark.parametrize("name", ["mlp", "survival"])
+def test_made_up_users_train(name):
+    own = replace(example(*problem(name)), execution=COMPILED)
     assert 0 < faster_device.seconds(own, 3) < 60
 
 
@@ -277,13 +256,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 def test_a_gpu_agrees_with_the_processor(name):
     model, theta, data, task = problem(name, counts=[*COUNTS, 130])
     recipe = Recipe(3, 8, 0.02)
-    want = one_by_one(
-        copy.deepcopy(model).double(),
-        theta.double(),
-        replace(data, x=data.x.double()),
-        task,
-        recipe,
-    )
+    want = in_float64(model, theta, data, task, recipe)
     own = model.to("cuda"), theta.to("cuda"), data.to("cuda"), task
     got = trained(*own, recipe, execution=DEVICE)
     assert float(((got - want).norm(dim=1) / want.norm(dim=1)).max()) < 1e-5
@@ -302,6 +275,5 @@ def test_other_users_change_no_bit_on_a_gpu(name, p):
     assert float(error.median()) < 1e-5
     assert float(error.max()) < 1e-3  # where rounding moves a hidden unit over its kink
     for some in ([3], [0, 8, 16], list(range(20, 40))):
-        chosen = np.array(some)
-        got = trained(*own, recipe, chosen, execution=DEVICE)
-        assert torch.equal(got, everyone[chosen])
+        got = trained(*own, recipe, np.array(some), execution=DEVICE)
+        assert torch.equal(got, everyone[some])

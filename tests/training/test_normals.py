@@ -1,19 +1,19 @@
 """Seeded Gaussian noise by counters."""
 
 import ctypes
-from importlib.resources import files
 
 import numpy as np
 import pytest
 import torch
 from scipy import special
 
-from fedpriv.training.trainers.compiled.library import compiler, library
+from fedpriv.training.trainers.compiled.build_folder import source_texts
+from fedpriv.training.trainers.compiled.library import library, native_library
 from fedpriv.training.trainers.gpu import normals
 from fedpriv.training.trainers.gpu.nvrtc import build
 from fedpriv.util.streams import Streams
 
-SOURCE = files("fedpriv.training.trainers.gpu") / "source" / normals.SOURCE
+TEXTS = source_texts("fedpriv.training.trainers.gpu")
 
 
 def generator():
@@ -28,8 +28,7 @@ def test_it_is_the_inverse_of_the_normal_distribution():
         ]
     )
     u = ((words >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
-    assert u.min() > 0
-    assert u.max() < 1
+    assert 0 < u.min() < u.max() < 1
     got = normals.normals(words)
     want = np.where(u < 0.5, special.ndtri(u), -special.ndtri(1 - u))
     np.testing.assert_allclose(got, want, rtol=2e-14, atol=1e-15)
@@ -39,22 +38,18 @@ def test_it_is_the_inverse_of_the_normal_distribution():
 
 def test_noise_goes_on_where_it_ended():
     rng = generator()
-    one, two = torch.zeros(8, dtype=torch.float64), torch.zeros(5, dtype=torch.float64)
-    normals.add_normals(one, 2.0, rng)
-    normals.add_normals(two, 2.0, rng)
-    whole = torch.zeros(13, dtype=torch.float64)
+    parts, whole = torch.zeros(13, dtype=torch.float64), torch.zeros(13, dtype=torch.float64)
+    for part in (parts[:8], parts[8:]):
+        normals.add_normals(part, 2.0, rng)
     normals.add_normals(whole, 2.0, generator())
-    assert torch.equal(torch.cat([one, two]), whole)
+    assert torch.equal(parts, whole)
     assert float(whole.abs().min()) > 0
 
 
 @pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 def test_the_kernel_has_the_bits_of_numpy(tmp_path):
-    from fedpriv.training.trainers.compiled.build_folder import run_compiler
-
-    path = tmp_path / "normals.so"
     flags = ("-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
-    run_compiler([*compiler(), *flags, str(SOURCE), "-o", str(path)])
+    path = native_library(tmp_path, "normals", TEXTS, normals.SOURCE, flags)
     loaded = ctypes.CDLL(str(path))
     start = torch.linspace(-1, 1, 100_003, dtype=torch.float64)
     got, want = start.clone(), start.clone()
@@ -67,9 +62,8 @@ def test_the_kernel_has_the_bits_of_numpy(tmp_path):
 
 def test_it_compiles_for_a_gpu(tmp_path):
     pytest.importorskip("cuda.bindings.nvrtc")
-    texts = {normals.SOURCE: SOURCE.read_text()}
-    image = build(texts, normals.SOURCE, "sm_80", tmp_path, normals.FLAGS).read_bytes()
-    assert image[:4] == b"\x7fELF"
+    path = build(TEXTS, normals.SOURCE, "sm_80", tmp_path, normals.FLAGS)
+    assert path.read_bytes()[:4] == b"\x7fELF"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -81,4 +75,3 @@ def test_a_gpu_has_the_bits_of_numpy():
         normals.add_normals(got, 0.7, one)
         normals.add_normals(want, 0.7, other)
     assert torch.equal(got.cpu(), want)
-    assert normals._function(0) is not None

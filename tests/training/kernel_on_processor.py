@@ -1,4 +1,4 @@
-"""The kernel's source as a library of the processor: for tests, and without any GPU."""
+"""The GPU's kernel as a library of the processor."""
 
 from __future__ import annotations
 
