@@ -1,6 +1,6 @@
-import csv
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from fedpriv.papers import claimed_certified
@@ -8,42 +8,25 @@ from fedpriv.papers.hu import optimality_gap
 from fedpriv.papers.uldp_fl import clipping_overhead
 
 
-def read(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_every_papers_counterexamples_stand_side_by_side(tmp_path):
     claimed_certified.draw(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    rows = read(tmp_path / "claimed_certified.csv")
-    assert {row["name"].split(",")[0] for row in rows} == {
-        "Uldp-FL",
-        "Hu et al.",
-        "Huang",
-        "Lowy et al.",
-    }
-    for row in rows:
-        claimed, certified = float(row["claimed"]), float(row["certified"])
-        assert (certified <= claimed) == (row["fails"] == "proof")
-        assert (row["fails"] == "number") == bool(
-            row["attained"] and float(row["attained"]) > claimed
-        )
-        assert not row["attained"] or float(row["attained"]) <= float(row["certified"]) * (1 + 1e-9)
-    by_name = {row["name"]: row for row in rows}
+    rows = pd.read_csv(tmp_path / "claimed_certified.csv").set_index("name")
+    papers = {"Uldp-FL", "Hu et al.", "Huang", "Lowy et al."}
+    assert {*rows.index.str.split(",").str[0]} == papers
+    claimed, certified, attained = (rows[key] for key in ("claimed", "certified", "attained"))
+    assert ((certified <= claimed) == (rows["fails"] == "proof")).all()
+    assert ((attained > claimed) == (rows["fails"] == "number")).all()
+    assert not (attained > certified * (1 + 1e-9)).any()
     # ALGORITHMS 9, rows 3, 14, 10, 25
-    naive = by_name["Uldp-FL, ULDP-NAIVE: 100 rounds"]
-    assert (float(naive["claimed"]), float(naive["certified"])) == pytest.approx(
-        (10.7255, 24.382), abs=1e-3
-    )
-    group = by_name["Uldp-FL, group lemma: 32 records"]
-    assert (float(group["claimed"]), float(group["certified"])) == pytest.approx(
-        (2151.976, 295.8), abs=0.1
-    )
-    assert float(group["by_proof"]) == pytest.approx(3266.97, abs=0.1)
+    naive = rows.loc["Uldp-FL, ULDP-NAIVE: 100 rounds"]
+    assert [naive["claimed"], naive["certified"]] == pytest.approx([10.7255, 24.382], abs=1e-3)
+    group = rows.loc["Uldp-FL, group lemma: 32 records"]
+    found = [group["claimed"], group["certified"], group["by_proof"]]
+    assert found == pytest.approx([2151.976, 295.8, 3266.97], abs=0.1)
     assert (naive["fails"], group["fails"]) == ("number", "proof")
-    convex = by_name["Hu et al., Theorem 1: convex losses, tau = 10, r = 10"]
-    assert float(convex["attained"]) == pytest.approx(25.111, abs=1e-3)
+    convex = attained["Hu et al., Theorem 1: convex losses, tau = 10, r = 10"]
+    assert convex == pytest.approx(25.111, abs=1e-3)
 
 
 def shown(number):
@@ -86,11 +69,10 @@ def test_bounds_are_above_what_they_bound(tmp_path, monkeypatch):
     monkeypatch.setattr(optimality_gap, "STEPS", (1, 4))
     optimality_gap.draw(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    rows = read(tmp_path / "optimality_gap.csv")
+    rows = pd.read_csv(tmp_path / "optimality_gap.csv")
     assert len(rows) == 8
-    for row in rows:
-        assert 0 < float(row["measured"]) < float(row["bound"])
-        assert float(row["printed"]) < float(row["bound"])
+    assert ((rows["measured"] > 0) & (rows["measured"] < rows["bound"])).all()
+    assert (rows["printed"] < rows["bound"]).all()
 
 
 def test_weights_by_records_do_not_lower_the_bias_of_clipping(tmp_path, monkeypatch):
@@ -100,17 +82,13 @@ def test_weights_by_records_do_not_lower_the_bias_of_clipping(tmp_path, monkeypa
     monkeypatch.setattr(clipping_overhead, "NOISES", (1.0, 5.0))
     clipping_overhead.draw(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    rows = read(tmp_path / "clipping_overhead.csv")
+    rows = pd.read_csv(tmp_path / "clipping_overhead.csv")
     assert len(rows) == 2 * 6 + 2
-    for row in rows:
-        for term in ("noise", "sampling", "clipping"):
-            assert 0 <= float(row[f"{term}_measured"]) <= float(row[term])
-    by_weights = {
-        (float(row["clip"]), row["by_records"]): row
-        for row in rows
-        if row["noise_multiplier"] == "5.0"
-    }
-    for clip in clipping_overhead.CLIPS:
-        equal, by_records = by_weights[clip, "False"], by_weights[clip, "True"]
-        for quantity in ("clipping", "clipping_measured"):
-            assert float(equal[quantity]) < float(by_records[quantity])
+    for term in ("noise", "sampling", "clipping"):
+        assert (rows[f"{term}_measured"] >= 0).all()
+        assert (rows[f"{term}_measured"] <= rows[term]).all()
+    at_five = rows[rows["noise_multiplier"] == 5].set_index("clip")
+    weighted = at_five["by_records"]
+    equal, by_records = at_five[~weighted].loc[[*clipping_overhead.CLIPS]], at_five[weighted]
+    for quantity in ("clipping", "clipping_measured"):
+        assert (equal[quantity] < by_records[quantity]).all()

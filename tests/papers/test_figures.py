@@ -5,11 +5,10 @@ import pytest
 from command import run
 from fake_runs import fake_run
 
-from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.errors import FedprivError
 from fedpriv.papers.uldp_fl import group_privacy
 from fedpriv.reports import privacy_utility
-from fedpriv.reports.finished_runs import find_runs, user_epsilons
-from fedpriv.reports.summary import mean_and_std
+from fedpriv.reports.finished_runs import find_runs
 
 
 @pytest.fixture
@@ -22,80 +21,34 @@ def sweep(tmp_path):
     return tmp_path
 
 
-def test_finished_runs_are_found_and_others_named(sweep, capsys):
-    runs = find_runs([sweep])
-    assert [run.label for run in runs] == ["FedAvg", "ULDP-AVG", "ULDP-AVG", "ULDP-SGD"]
-    assert "4 (failed)" in capsys.readouterr().err
-    with pytest.raises(FedprivError, match="no finished run"):
-        find_runs([sweep / "nowhere"])
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that `draw` has closed."""
+    seen = []
+    monkeypatch.setattr(privacy_utility.plt, "close", seen.append)
+    return seen
 
 
-def test_mean_and_std_over_seeds(sweep):
-    curve = mean_and_std(
-        [run.metrics for run in find_runs([sweep]) if run.label == "ULDP-AVG"], "accuracy"
-    )
-    assert curve["mean"].tolist() == pytest.approx([0.1, 0.45, 0.7])
-    assert curve["std"].tolist() == pytest.approx([0, 0.05 * 2**0.5, 0.1 * 2**0.5])
+def legend(axis):
+    return [text.get_text() for text in axis.get_legend().get_texts()]
 
 
-def test_users_come_first_and_the_smallest_certificate_is_taken(sweep):
-    epsilon = find_runs([sweep])[1].epsilon
-    assert user_epsilons(epsilon, "released model")["certified"].tolist() == [1.0, 2.0]
-    assert user_epsilons(epsilon, "released model", "rdp")["certified"].tolist() == pytest.approx(
-        [1.1, 2.2]
-    )
-    assert user_epsilons(epsilon, "released model")["unit"].unique().tolist() == ["user"]
-    with pytest.raises(ConfigError, match=r"--method=other: one of rdp, pld"):
-        user_epsilons(epsilon, "released model", "other")
-    with pytest.raises(ConfigError, match=r"--observer=nobody: one of released model"):
-        user_epsilons(epsilon, "nobody")
-
-
-def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, monkeypatch):
-    seen = {}
-    close = privacy_utility.plt.close
-
-    def spy(figure):
-        seen["left"], seen["right"] = figure.axes
-        close(figure)
-
-    monkeypatch.setattr(privacy_utility.plt, "close", spy)
+def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, figures):
     out = tmp_path / "figure.png"
     privacy_utility.draw(find_runs([sweep]), out)
     assert out.stat().st_size > 10_000
-    assert [text.get_text() for text in seen["left"].get_legend().get_texts()] == [
-        "FedAvg (1 seed)",
-        "ULDP-SGD (1 seed)",
-        "ULDP-AVG (2 seeds)",
-    ]
-    assert [text.get_text() for text in seen["right"].get_legend().get_texts()] == [
+    left, right = figures[0].axes
+    assert legend(left) == ["FedAvg (1 seed)", "ULDP-SGD (1 seed)", "ULDP-AVG (2 seeds)"]
+    assert legend(right) == [
         "certified: ULDP-SGD, ULDP-AVG",
         "claimed: ULDP-SGD, ULDP-AVG",
         "nothing certified: FedAvg",
     ]
-    styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in seen["right"].lines}
+    styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in right.lines}
     assert styles == {"certified": "-", "claimed": "--"}
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """What `draw` put into its figure: (title, labels of the left legend, colours of both panels)
-    of each row."""
-    rows = []
-    close = privacy_utility.plt.close
-
-    def spy(figure):
-        for left, right in zip(figure.axes[::2], figure.axes[1::2]):
-            labels = [text.get_text() for text in left.get_legend().get_texts()]
-            colors = [{line.get_color() for line in axis.lines} for axis in (left, right)]
-            rows.append((left.get_title(), labels, *colors))
-        close(figure)
-
-    monkeypatch.setattr(privacy_utility.plt, "close", spy)
-    return rows
-
-
-def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
+def test_settings_of_one_method_are_no_seeds(tmp_path, figures):
     """Three noise levels were once one curve of three seeds, with an epsilon that no run has."""
     for place, noise in enumerate((1, 2, 5.0)):
         for seed in (0, 1):
@@ -110,10 +63,12 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, drawn):
             )
     fake_run(tmp_path / "plain", "FedAvg", [0.1, 0.9, 0.9], (float("inf"), None))
     privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.pdf")
-    assert [title for title, *_ in drawn] == [f"noise_multiplier={noise}" for noise in (1, 2, 5)]
-    for _, labels, left, right in drawn:
-        assert labels == ["FedAvg (1 seed)", "ULDP-AVG (2 seeds)"]
-        assert right < left
+    [figure] = figures
+    for noise, left, right in zip((1, 2, 5), figure.axes[::2], figure.axes[1::2], strict=True):
+        assert left.get_title() == f"noise_multiplier={noise}"
+        assert legend(left) == ["FedAvg (1 seed)", "ULDP-AVG (2 seeds)"]
+        colors = [{line.get_color() for line in axis.lines} for axis in (left, right)]
+        assert colors[1] < colors[0]
     fonts = (tmp_path / "figure.pdf").read_bytes()
     assert b"/CIDFontType2" in fonts  # Type 42's contents
     assert b"/Type3" not in fonts
@@ -195,15 +150,11 @@ def test_group_privacy_writes_what_it_draws(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("calibration", "made_for"), [("paper", "CS,"), ("certified", "2CS,")])
-def test_the_figure_says_what_naive_s_noise_is_made_for(
-    tmp_path, monkeypatch, calibration, made_for
-):
-    seen = []
-    monkeypatch.setattr(
-        privacy_utility.plt, "close", lambda figure: seen.append(figure.get_supxlabel())
-    )
+def test_the_figure_says_what_naive_s_noise_is_made_for(tmp_path, figures, calibration, made_for):
     fake_run(
         tmp_path / "naive", "ULDP-NAIVE", [0.1, 0.2, 0.3], (16.5, 10.7), calibration=calibration
     )
     privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
-    assert f"noise is for a sensitivity of {made_for}" in seen[0].replace("\n", " ")
+    assert f"noise is for a sensitivity of {made_for}" in figures[0].get_supxlabel().replace(
+        "\n", " "
+    )

@@ -15,8 +15,10 @@ from fedpriv.papers.secured_fl import (
     peer_leakage,
     peer_tables,
 )
-from fedpriv.papers.secured_fl.peer_transcripts import transcript
+from fedpriv.papers.secured_fl.peer_leakage import transcript
 from fedpriv.reports.finished_runs import find_runs
+from fedpriv.runtime import prepare
+from fedpriv.settings.compose import one_experiment
 
 
 def table(path):
@@ -42,11 +44,11 @@ def test_pictures_of_groups_and_messages(tmp_path):
 
 
 def test_leakage_is_the_specifications_table_for_one_peer_of_nine():
-    one, two, three = peer_leakage.leakage(9, 500)
-    assert one.determined == (0, 0, 0, 0, 2, 8, 8)
-    assert one.claimed == 7
-    assert three.determined[1] == 6
-    assert two.determined[3:] == (7, 7, 7, 7)
+    worst = peer_leakage.leakage(9, 500)
+    assert peer_leakage.claimed_safe(9) == 7
+    assert worst[1] == [0, 0, 0, 0, 2, 8, 8]
+    assert worst[3][1] == 6
+    assert worst[2][3:] == [7, 7, 7, 7]
 
 
 def test_the_table_of_partitions(tmp_path, monkeypatch):
@@ -74,6 +76,17 @@ def test_claims_and_counts_are_tables_too(tmp_path, monkeypatch, small_root):
     rows = table(tmp_path / "counts" / "counts.csv")
     assert rows[1] == ["FEMNIST digits", "12", "240", "120", "3,483 / 351,333 / 40,668"]
     assert rows[2][1] == "absent"  # 620 writers would need more images
+
+
+def test_the_models_of_a_checkpoint_have_the_mean_that_follows():
+    words = ("data=breast_cancer", "algo=fedavg", "preset.n_silos=3", "preset.silo_epochs=1")
+    with prepare(one_experiment(*words)) as prepared:
+        [models] = averaging_error.checkpoints(prepared, averaging_error.EVERY)
+    with prepare(one_experiment(*words)) as prepared:
+        state = prepared.state
+        for number in range(1, averaging_error.EVERY + 1):
+            state = prepared.run_round(prepared.queries(number), state).state
+    np.testing.assert_allclose(models.mean(axis=0), state.params, atol=1e-6)
 
 
 def test_the_error_falls_with_tuned_iterations_and_is_the_formulas():

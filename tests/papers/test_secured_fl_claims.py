@@ -4,8 +4,8 @@ from fedpriv.papers.secured_fl.claims import claims, safe_iterations
 
 
 def test_each_claim_is_a_row_with_its_numbers():
-    rows = {claim.place: claim for claim in claims()}
-    assert {place: claim.holds for place, claim in rows.items()} == {
+    rows = claims()
+    assert rows["holds"].to_dict() == {
         "Lemma II.1": "yes",
         "Lemma II.2": "not in the first",
         "Lemma III.1": "yes",
@@ -13,9 +13,9 @@ def test_each_claim_is_a_row_with_its_numbers():
         "Section VI": "in double precision",
         "Abstract": "relatively",
     }
-    assert rows["Theorem III.2"].found == "n = 9: 4, not 7; n = 15: 5, not 13"
-    assert rows["Lemma III.1"].found == "safe: 1"
-    assert rows["Lemma II.2"].found.endswith("0.333 in the second")
+    assert rows["found"]["Theorem III.2"] == "n = 9: 4, not 7; n = 15: 5, not 13"
+    assert rows["found"]["Lemma III.1"] == "safe: 1"
+    assert rows["found"]["Lemma II.2"].endswith("0.333 in the second")
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ embedded records."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.papers.hu.theory import Convergence, breast_cancer_risk, gradient_variance, measure
-from fedpriv.reports.canvas import Axes, grid_and_legend, plain_ticks, plt, save_bounds
-from fedpriv.reports.number_table import write_records
+from fedpriv.reports.canvas import grid_and_legend, plain_ticks, plt, save_bounds
 from fedpriv.reports.summary import standard_deviation
 
 DEVICES = 8
@@ -23,24 +23,33 @@ NOISES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS = (1, 2, 4, 8)
 SIZES = {"quick": (400, 10), "paper": (4000, 50)}
 """Iterations and independent copies, by profile."""
-QUANTITIES = {"f - f*": (0, "Lemma 6"), "|grad f|^2": (1, "Theorem 2")}
-"""Index in the results of `measure`, and who bounds it."""
+QUANTITIES = {"f - f*": "Lemma 6", "|grad f|^2": "Theorem 2"}
+"""Who bounds each result of `measure`."""
+PANELS = (("sigma", "tau", (1, 4)), ("tau", "sigma", (0.01, 0.3)))
+"""In each column: the axis, and the setting whose values have lines."""
 
 
 def draw(folder: Path, profile: str = "quick") -> None:
     """Run and bound every setting; write optimality_gap.csv and figure.png into a folder."""
     iterations, copies = SIZES[profile]
     rows = table(iterations, copies)
-    write_records(folder / "optimality_gap.csv", rows)
+    rows.to_csv(folder / "optimality_gap.csv", index=False)
 
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.6), sharey="row", layout="constrained")
-    for line, (quantity, (_, theorem)) in zip(axes, QUANTITIES.items()):
-        here = [row for row in rows if row["quantity"] == quantity]
-        _draw_panel(line[0], here, x="sigma", line="tau", values=(1, 4))
-        _draw_panel(line[1], here, x="tau", line="sigma", values=(0.01, 0.3))
-        line[0].set_ylabel(f"mean of {quantity}")
-        for axis in line:
+    for row, (quantity, theorem) in zip(axes, QUANTITIES.items()):
+        for axis, (x, line, values) in zip(row, PANELS):
+            here = rows[rows["quantity"] == quantity].assign(x=rows[x], line=rows[line])
+            for color, value in zip(("C0", "C1"), values):
+                own = here[here["line"] == value]
+                look = {"marker": "o", "ms": 4, "capsize": 2, "label": f"{line} = {value:g}"}
+                axis.plot(own["x"], own["bound"], "--", color=color)
+                axis.errorbar(own["x"], own["measured"], own["std"], color=color, **look)
+            axis.set(xlabel=x, xscale="log", yscale="log")
             axis.set_title(theorem, fontsize=10)
+            if x == "tau":
+                plain_ticks(axis, STEPS)
+            grid_and_legend(axis, 9)
+        row[0].set_ylabel(f"mean of {quantity}")
     save_bounds(
         figure,
         folder / "figure.png",
@@ -52,7 +61,7 @@ def draw(folder: Path, profile: str = "quick") -> None:
     )
 
 
-def table(iterations: int, copies: int) -> list[dict[str, Any]]:
+def table(iterations: int, copies: int) -> pd.DataFrame:
     """A row for each quantity, tau and sigma: the printed bound, the proof's bound, and the
     measured mean and deviation."""
     risk = breast_cancer_risk(DEVICES, STRONG_CONVEXITY)
@@ -71,32 +80,13 @@ def table(iterations: int, copies: int) -> list[dict[str, Any]]:
         gap=float(risk.value(np.zeros(d))) - risk.minimum()[1],
     )
     rows = []
-    for steps in STEPS:
-        for noise in NOISES:
-            setting = replace(base, local_steps=steps, noise=noise)
-            assert setting.applies
-            both = measure(risk, setting, copies, rng=np.random.default_rng(0))
-            bounds = (setting.gap_bound, setting.gradient_bound)
-            for (quantity, (index, _)), bound in zip(QUANTITIES.items(), bounds):
-                row = {"quantity": quantity, "tau": steps, "sigma": noise}
-                row |= {"printed": bound(), "bound": bound(False)}
-                row |= {"measured": both[index].mean(), "std": standard_deviation(both[index])}
-                rows.append(row)
-    return rows
-
-
-def _draw_panel(
-    axis: Axes, rows: list[dict[str, Any]], *, x: str, line: str, values: tuple[float, ...]
-) -> None:
-    for color, value in zip(("C0", "C1"), values):
-        places, bound, mean, std = (
-            [row[column] for row in rows if row[line] == value]
-            for column in (x, "bound", "measured", "std")
-        )
-        axis.plot(places, bound, "--", color=color)
-        label = f"{line} = {value:g}"
-        axis.errorbar(places, mean, std, marker="o", ms=4, capsize=2, color=color, label=label)
-    axis.set(xlabel=x, xscale="log", yscale="log")
-    if x == "tau":
-        plain_ticks(axis, STEPS)
-    grid_and_legend(axis, 9)
+    for steps, noise in product(STEPS, NOISES):
+        setting = replace(base, local_steps=steps, noise=noise)
+        assert setting.applies
+        both = measure(risk, setting, copies, rng=np.random.default_rng(0))
+        bounds = (setting.gap_bound, setting.gradient_bound)
+        for quantity, measured, bound in zip(QUANTITIES, both, bounds):
+            row = {"quantity": quantity, "tau": steps, "sigma": noise}
+            row |= {"printed": bound(), "bound": bound(False)}
+            rows.append(row | {"measured": measured.mean(), "std": standard_deviation(measured)})
+    return pd.DataFrame(rows)

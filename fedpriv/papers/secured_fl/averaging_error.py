@@ -7,22 +7,22 @@ to 7 iterations of the tuned schedules, in double and in single precision.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
+from fedpriv.aggregation.base import SERVER
 from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.secured_fl.claims import run_averaging
 from fedpriv.papers.secured_fl.peer_accuracy import TITLES, femnist_words
+from fedpriv.papers.secured_fl.peer_leakage import RecordingNetwork
 from fedpriv.reports.canvas import grid_and_legend, plt, save
-from fedpriv.reports.number_table import write_records
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.compose import one_experiment
-from fedpriv.util.stopwatch import Stopwatch
 
 EVERY = 5
 CLAIM = 1e-13
@@ -35,30 +35,25 @@ def draw(folder: Path, profile: str) -> None:
     name = "secured_fl/fig4"
     exp = one_experiment(f"experiment={name}", *femnist_words(), *profile_words(name, profile))
     rng = np.random.default_rng(exp.options.seed)
-    errors: dict[tuple[str, int], list[float]] = {}
     with prepare(exp) as prepared:
-        for models in checkpoints(prepared, exp.options.rounds):
-            for precision, dtype in PRECISIONS.items():
-                for iterations in ITERATIONS:
-                    penalty = PRESETS[f"tuned_{iterations}"][1]
-                    error = mean_square(models, penalty, iterations, rng=rng, dtype=dtype)
-                    errors.setdefault((precision, iterations), []).append(error)
-    means = {key: np.mean(found) for key, found in errors.items()}
-    rounds = len(errors["float64", 1])
-    rows = [
-        {
-            "precision": precision,
-            "iterations": iterations,
-            "mean squared error": mean,
-            "checkpoints": rounds,
-        }
-        for (precision, iterations), mean in means.items()
-    ]
-    write_records(folder / "errors.csv", rows)
+        table = pd.DataFrame(
+            {
+                "precision": precision,
+                "iterations": iterations,
+                "error": mean_square(
+                    models, PRESETS[f"tuned_{iterations}"][1], iterations, rng=rng, dtype=dtype
+                ),
+            }
+            for models in checkpoints(prepared, exp.options.rounds)
+            for precision, dtype in PRECISIONS.items()
+            for iterations in ITERATIONS
+        )
+    errors = table.groupby(["precision", "iterations"], sort=False)["error"]
+    found = pd.DataFrame({"mean squared error": errors.mean(), "checkpoints": errors.size()})
+    found.to_csv(folder / "errors.csv")
     figure, axis = plt.subplots(figsize=(6, 4.2), layout="constrained")
     for precision in PRECISIONS:
-        values = [means[precision, i] for i in ITERATIONS]
-        axis.plot(ITERATIONS, values, "o-", ms=4, label=precision)
+        axis.plot(found.xs(precision)["mean squared error"], "o-", ms=4, label=precision)
     axis.axhline(CLAIM, color="0.5", ls=":", label="1e-13, which the paper reports after 4")
     axis.set(
         yscale="log",
@@ -66,32 +61,26 @@ def draw(folder: Path, profile: str) -> None:
         ylabel="mean squared error",
     )
     title = f"{TITLES[type(exp.data).__name__](None)}, 9 peers"
-    axis.set_title(f"{title}\nmean over {rounds} rounds", fontsize=10)
+    axis.set_title(f"{title}\nmean over {found['checkpoints'].iloc[0]} rounds", fontsize=10)
     grid_and_legend(axis, 8.5)
     save(figure, folder / "figure.png")
 
 
 def checkpoints(prepared: PreparedRun, rounds: int) -> Iterator[np.ndarray]:
-    """The models that the silos have trained, (n, d), in every fifth round."""
+    """The models that the silos have trained, (n, d), in every fifth round: their messages under
+    plain aggregation."""
+    network = RecordingNetwork()
+    prepared.session.network = lambda: network
     state = prepared.state
     for number in range(1, rounds + 1):
-        queries = prepared.queries(number)
-        if number % EVERY == 0:
-            yield state.params + np.stack(
-                [_change(prepared, queries[0], state, silo) for silo in queries[0].invited]
-            )
-        result = prepared.run_round(queries, state)
+        network.letters.clear()
+        result = prepared.run_round(prepared.queries(number), state)
         if result.aborted:
             raise RuntimeError(result.aborted)
+        if number % EVERY == 0:
+            sent = [letter for letter in network.letters if letter.receiver == SERVER]
+            yield state.params + np.stack([letter.message.content for letter in sent])
         state = result.state
-
-
-def _change(prepared: PreparedRun, query: Any, state: Any, silo: int) -> np.ndarray:
-    """One silo's change of its model."""
-    alone = replace(query, invited=(silo,), n_summed=1)
-    prepared.rehearse(alone)
-    total, _ = prepared.exchange(alone, state, watch=Stopwatch(), lines=[])
-    return total.vector
 
 
 def mean_square(

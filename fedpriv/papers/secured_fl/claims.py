@@ -7,10 +7,10 @@ federated learning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.knowledge import first_leak
@@ -22,22 +22,6 @@ PEERS = 9
 COORDINATES = 500
 SPREAD = 0.05
 """Standard deviation of synthetic weights."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One claim of the paper.
-
-    place: in the paper.
-    says: the claim.
-    holds: whether it holds.
-    found: the numbers that show it.
-    """
-
-    place: str
-    says: str
-    holds: str
-    found: str
 
 
 def run_averaging(
@@ -83,8 +67,9 @@ def safe_iterations(n: int, size: int | None = None) -> tuple[int, int | None]:
     return claimed, None if leak is None else leak - 1
 
 
-def claims() -> tuple[Claim, ...]:
-    """The paper's claims."""
+def claims() -> pd.DataFrame:
+    """The paper's claims: by their place in the paper, what it says, whether it holds, and the
+    numbers that show it."""
     fixed = list(averages(Penalty(1.0), 4))
     iterations, tuned = PRESETS["tuned_4"]
     (*_, doubles), (*_, floats) = (
@@ -129,4 +114,5 @@ def claims() -> tuple[Claim, ...]:
             "76.64 to 76.08: 0.56 points",
         ),
     }
-    return tuple(Claim(place, *row) for place, row in rows.items())
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=["says", "holds", "found"])
+    return found.rename_axis("place")

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
 from fedpriv.papers.ledger.results import measurement
-from fedpriv.papers.secured_fl.peer_transcripts import transcript
+from fedpriv.papers.secured_fl.peer_leakage import transcript
 from fedpriv.reports.canvas import Axes, plt, save
 from fedpriv.reports.number_table import write_records
 from fedpriv.topology.design import designed

@@ -6,17 +6,18 @@ aggregation, and how narrow an interval a single message leaves for a coordinate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
 
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
-from fedpriv.papers.secured_fl.peer_transcripts import transcript
+from fedpriv.engines.base import Network
 from fedpriv.parties.traffic import Letter
 from fedpriv.reports.canvas import MARKERS, Axes, grid_and_legend, plt, save
 from fedpriv.reports.number_table import write_table
+from fedpriv.runtime import prepare
+from fedpriv.settings.compose import one_experiment
 from fedpriv.topology.design import designed
 
 SIZE = 3
@@ -27,37 +28,29 @@ COALITIONS = {"quick": 40, "paper": 500}
 COLUMNS = ("peers", "colluders", "iteration", "others determined", "of others", "safe by the paper")
 
 
-class Leakage(NamedTuple):
-    """What the worst coalition of a size learns.
-
-    peers: how many there are.
-    colluders: size of the coalition.
-    determined: number of other peers whose models it knows, after each iteration.
-    """
-
-    peers: int
-    colluders: int
-    determined: tuple[int, ...]
-
-    @property
-    def claimed(self) -> int:
-        """Iterations that the paper calls safe, 2 t_g - 1."""
-        return 2 * len(designed(self.peers, SIZE)) - 1
+FIXED = (
+    "data=breast_cancer",
+    "algo=fedavg",
+    "aggregation=admm",
+    "aggregation.preset=null",
+    "aggregation.rho=1",
+)
 
 
 def draw(folder: Path, profile: str) -> None:
     """Write leakage.csv and figure.png into a folder."""
-    found = [each for peers in PEERS[profile] for each in leakage(peers, COALITIONS[profile])]
+    found = {peers: leakage(peers, COALITIONS[profile]) for peers in PEERS[profile]}
     rows = (
-        (k.peers, k.colluders, iteration, number, k.peers - k.colluders, k.claimed)
-        for k in found
-        for iteration, number in enumerate(k.determined, 1)
+        (peers, colluders, iteration, number, peers - colluders, claimed_safe(peers))
+        for peers, worst in found.items()
+        for colluders, determined in worst.items()
+        for iteration, number in enumerate(determined, 1)
     )
     write_table(folder / "leakage.csv", COLUMNS, rows)
     panels = len(PEERS[profile]) + 1
     figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
-    for axis, peers in zip(axes, PEERS[profile]):
-        _draw_determined(axis, [each for each in found if each.peers == peers])
+    for axis, (peers, worst) in zip(axes, found.items()):
+        _draw_determined(axis, peers, worst)
     _draw_widths(axes[-1])
     figure.supxlabel(
         f"rho = 1; the worst of at most {COALITIONS[profile]} coalitions a size, on transcripts "
@@ -67,34 +60,34 @@ def draw(folder: Path, profile: str) -> None:
     save(figure, folder / "figure.png")
 
 
-def leakage(peers: int, coalitions: int) -> Iterator[Leakage]:
-    """The worst of `coalitions` coalitions of each size, on one transcript."""
-    iterations = 2 * len(designed(peers, SIZE)) - 1
-    letters = transcript(peers, iterations)
+def claimed_safe(peers: int) -> int:
+    """Iterations that the paper calls safe, 2 t_g - 1."""
+    return 2 * len(designed(peers, SIZE)) - 1
+
+
+def leakage(peers: int, coalitions: int) -> dict[int, list[int]]:
+    """By size of a coalition, how many other peers' models the worst of `coalitions` coalitions
+    knows after each iteration of one transcript."""
+    letters = transcript(peers, claimed_safe(peers))
+    shares = {f"silo{k}": 1 / peers for k in range(peers)}
+    worst = {}
     for colluders in range(1, MAX_COLLUDERS + 1):
         every = list(combinations(range(peers), colluders))
         step = -(-len(every) // coalitions)
-        found = [_count_determined(coalition, letters, peers) for coalition in every[::step]]
-        yield Leakage(
-            peers, colluders, max(found, key=lambda row: [number > 0 for number in row] + list(row))
-        )
+        found = []
+        for coalition in every[::step]:
+            names = [f"silo{k}" for k in coalition]
+            steps = Eavesdroppers(names, Penalty(1.0), shares).steps(letters)
+            found.append([len(step.determined) for step in steps])
+        worst[colluders] = max(found, key=lambda row: [number > 0 for number in row] + row)
+    return worst
 
 
-def _count_determined(
-    colluders: tuple[int, ...], letters: list[Letter], peers: int
-) -> tuple[int, ...]:
-    shares = {f"silo{k}": 1 / peers for k in range(peers)}
-    steps = Eavesdroppers([f"silo{k}" for k in colluders], Penalty(1.0), shares).steps(letters)
-    return tuple(len(step.determined) for step in steps)
-
-
-def _draw_determined(axis: Axes, found: list[Leakage]) -> None:
-    for marker, each in zip(MARKERS, found):
-        iterations = range(1, len(each.determined) + 1)
-        name = "one peer" if each.colluders == 1 else f"{each.colluders} peers together"
-        axis.plot(iterations, each.determined, marker=marker, ms=4, label=name)
-    peers = found[0].peers
-    axis.axvline(found[0].claimed, color="0.5", ls=":", label="the paper calls safe up to here")
+def _draw_determined(axis: Axes, peers: int, found: dict[int, list[int]]) -> None:
+    for marker, (colluders, determined) in zip(MARKERS, found.items()):
+        name = "one peer" if colluders == 1 else f"{colluders} peers together"
+        axis.plot(range(1, len(determined) + 1), determined, marker=marker, ms=4, label=name)
+    axis.axvline(claimed_safe(peers), color="0.5", ls=":", label="the paper calls safe up to here")
     axis.set(title=f"{peers} peers, {len(designed(peers, SIZE))} partitions", xlabel="iterations")
     axis.set_ylabel("others' models determined")
     grid_and_legend(axis, 8)
@@ -112,3 +105,38 @@ def _draw_widths(axis: Axes) -> None:
         title="a single message",
     )
     grid_and_legend(axis, 7)
+
+
+@dataclass
+class RecordingNetwork(Network):
+    """A network that records every letter."""
+
+    letters: list[Letter] = field(default_factory=list)
+
+    def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
+        self.letters += letters
+        return letters
+
+
+def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
+    """All messages of one round of federated averaging, with rho = 1.
+
+    peers: how many.
+    iterations: of ADMM.
+    words: further overrides.
+
+    Raises ConfigError like the command.
+    """
+    sizes = (
+        f"preset.n_silos={peers}",
+        "preset.silo_epochs=1",
+        f"aggregation.iterations={iterations}",
+    )
+    exp = one_experiment(*FIXED, *sizes, "aggregation.beyond_safe=true", *words)
+    network = RecordingNetwork()
+    with prepare(exp) as prepared:
+        prepared.session.network = lambda: network
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        if result.aborted:
+            raise RuntimeError(result.aborted)
+    return network.letters

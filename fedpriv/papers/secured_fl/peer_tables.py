@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from fedpriv.data.base import DataSet
 from fedpriv.data.cifar10 import Cifar10Clients
@@ -13,7 +14,6 @@ from fedpriv.errors import FedprivError
 from fedpriv.papers.secured_fl.claims import claims as all_claims
 from fedpriv.papers.secured_fl.peer_accuracy import TITLES
 from fedpriv.reports.canvas import plt, save
-from fedpriv.reports.number_table import write_table
 from fedpriv.util.streams import Streams
 
 PAPER = {
@@ -23,8 +23,7 @@ PAPER = {
 }
 """Users, training and test records of Table I."""
 COUNTED: tuple[DataSet, ...] = (Femnist(), MnistWriters(), Shakespeare(), Cifar10Clients())
-COUNTS = ("data", "users", "training", "test", "in the paper")
-CLAIMS = ("place", "says", "holds", "found")
+COUNTS = ["data", "users", "training", "test", "in the paper"]
 
 
 def counts(folder: Path, profile: str) -> None:
@@ -32,20 +31,18 @@ def counts(folder: Path, profile: str) -> None:
 
     profile: has no effect here.
     """
-    rows: list[tuple[str, ...]] = []
+    rows = []
     for data in COUNTED:
         name = type(data).__name__
         paper = " / ".join(f"{number:,}" for number in PAPER.get(name, ())) or "not in it"
         try:
             corpus = data.load(Streams(0))
-            title = TITLES[name](None)
+            users = 0 if corpus.train.user is None else corpus.train.user.max() + 1
+            numbers = (f"{number:,}" for number in (users, len(corpus.train), len(corpus.test)))
+            rows.append((TITLES[name](None), *numbers, paper))
         except FedprivError:
             rows.append((name, "absent", "", "", paper))
-            continue
-        assert corpus.train.user is not None
-        numbers = corpus.train.user.max() + 1, len(corpus.train), len(corpus.test)
-        rows.append((title, *(f"{number:,}" for number in numbers), paper))
-    _draw_table(folder, "counts.csv", COUNTS, rows)
+    _draw_table(folder, "counts.csv", pd.DataFrame(rows, columns=COUNTS))
 
 
 def claims(folder: Path, profile: str) -> None:
@@ -53,19 +50,18 @@ def claims(folder: Path, profile: str) -> None:
 
     profile: has no effect here.
     """
-    rows = [tuple(vars(claim).values()) for claim in all_claims()]
-    _draw_table(folder, "claims.csv", CLAIMS, rows)
+    _draw_table(folder, "claims.csv", all_claims().reset_index())
 
 
-def _draw_table(
-    folder: Path, name: str, columns: Sequence[str], rows: list[tuple[str, ...]]
-) -> None:
-    write_table(folder / name, columns, rows)
-    figure, axis = plt.subplots(figsize=(12, 0.6 + 0.42 * len(rows)), layout="constrained")
+def _draw_table(folder: Path, name: str, table: pd.DataFrame) -> None:
+    table.to_csv(folder / name, index=False)
+    figure, axis = plt.subplots(figsize=(12, 0.6 + 0.42 * len(table)), layout="constrained")
     axis.axis("off")
-    drawn = axis.table(rows, colLabels=columns, loc="center", cellLoc="left")
+    drawn = axis.table(
+        table.to_numpy().tolist(), colLabels=table.columns.tolist(), loc="center", cellLoc="left"
+    )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(9)
-    drawn.auto_set_column_width(list(range(len(columns))))
+    drawn.auto_set_column_width(list(range(len(table.columns))))
     drawn.scale(1, 1.5)
     save(figure, folder / "figure.png")

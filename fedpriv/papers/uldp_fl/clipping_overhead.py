@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.papers.uldp_fl.theory import UldpAvgSetting, breast_cancer_pairs, measure_overheads
 from fedpriv.reports.canvas import Axes, grid_and_legend, plt, save_bounds
-from fedpriv.reports.number_table import write_records
 from fedpriv.reports.summary import standard_deviation
 
 USERS = 12
@@ -39,23 +39,21 @@ def draw(folder: Path, profile: str = "quick") -> None:
     """Run every setting; write clipping_overhead.csv and figure.png into a folder."""
     rounds, copies, seeds = SIZES[profile]
     rows = table(rounds, copies, seeds)
-    write_records(folder / "clipping_overhead.csv", rows)
+    rows.to_csv(folder / "clipping_overhead.csv", index=False)
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
     for look, clip in zip(LOOKS, NOISE_CLIPS):
-        here = [row for row in rows if row["clip"] == clip and not row["by_records"]]
+        here = rows[(rows["clip"] == clip) & ~rows["by_records"]]
         _draw_line(axes[0], here, "noise_multiplier", "noise", look, f"C = {clip:g}")
     axes[0].set(
         xlabel="sigma", ylabel="part of the bound on $|\\nabla f|^2$", title="noise (4th term)"
     )
     for axis, (by_records, title) in zip(axes[1:], WEIGHTS.items()):
-        here = [
-            row for row in rows if row["by_records"] == by_records and row["noise_multiplier"] == 5
-        ]
+        here = rows[(rows["by_records"] == by_records) & (rows["noise_multiplier"] == 5)]
         for look, (term, label) in zip(LOOKS, BIASES.items()):
             _draw_line(axis, here, "clip", term, look, label)
-        gradients = sorted((row["clip"], row["gradient"]) for row in here)
-        axis.plot(*zip(*gradients), "k:", label="$|\\nabla f|^2$ itself")
+        gradients = here.sort_values("clip").set_index("clip")["gradient"]
+        axis.plot(gradients, "k:", label="$|\\nabla f|^2$ itself")
         axis.set(xlabel="clip C", title=f"bias of clipping, {title}")
     axes[2].sharey(axes[1])
     axes[1].set_ylim(3e-7, 3)
@@ -73,7 +71,7 @@ def draw(folder: Path, profile: str = "quick") -> None:
     )
 
 
-def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
+def table(rounds: int, copies: int, seeds: int) -> pd.DataFrame:
     """A row for each clip, noise multiplier and weighting.
 
     Each row has the theorem's terms, mean and deviation over seeds of their measurements, in parts
@@ -99,23 +97,15 @@ def table(rounds: int, copies: int, seeds: int) -> list[dict[str, Any]]:
             row[f"{term}_measured"] = float(np.mean(measured))
             row[f"{term}_std"] = standard_deviation(measured)
         rows.append(row | {"gradient": float(np.mean([run.gradient for run in runs]))})
-    return rows
+    return pd.DataFrame(rows)
 
 
 def _draw_line(
-    axis: Axes,
-    rows: list[dict[str, Any]],
-    x: str,
-    term: str,
-    look: tuple[str, str],
-    label: str,
+    axis: Axes, rows: pd.DataFrame, x: str, term: str, look: tuple[str, str], label: str
 ) -> None:
     """Draw a term and its measurements, except where nothing is clipped."""
-    color, marker = look
-    shown = sorted((row for row in rows if row[f"{term}_measured"] > 1e-12), key=lambda row: row[x])
-    places, bound, mean, std = (
-        [row[column] for row in shown] for column in (x, term, f"{term}_measured", f"{term}_std")
-    )
-    style: dict[str, Any] = {"color": color, "marker": marker}
-    axis.plot(places, bound, "--", ms=3, mfc="none", **style)
-    axis.errorbar(places, mean, std, ls="-", ms=4, capsize=2, label=label, **style)
+    shown = rows[rows[f"{term}_measured"] > 1e-12].sort_values(x)
+    style: dict[str, Any] = dict(zip(("color", "marker"), look))
+    axis.plot(shown[x], shown[term], "--", ms=3, mfc="none", **style)
+    points = shown[x], shown[f"{term}_measured"], shown[f"{term}_std"]
+    axis.errorbar(*points, ls="-", ms=4, capsize=2, label=label, **style)
