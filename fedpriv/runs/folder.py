@@ -76,7 +76,8 @@ class RunFolder:
                 # A journal alone is what a full disk left.
                 if journal.total or (self.path / CONFIG).exists():
                     raise self._taken
-                self.write_words(words)
+                if words:
+                    self.write_words(words)
                 replace_file(self.path / CONFIG, config_yaml.encode())
         except OSError as error:
             raise FedprivError(

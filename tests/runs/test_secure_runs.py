@@ -1,4 +1,4 @@
-"""Every algorithm whose messages are vectors, under every way to sum them."""
+"""An algorithm of each kind whose messages are vectors, under every way to sum them."""
 
 import json
 
@@ -10,8 +10,7 @@ from safetensors.numpy import load_file
 
 from fedpriv.runs.loop import train
 
-ALGORITHMS = ["fedavg", "fedprox", "fedopt", "scaffold"]
-ALGORITHMS += ["uldp_naive", "uldp_group_2", "uldp_sgd", "uldp_avg", "uldp_avg_w"]
+ALGORITHMS = ["fedopt", "scaffold", "uldp_naive", "uldp_group_2", "uldp_sgd", "uldp_avg_w"]
 SECURE = ["aggregation=masked", "aggregation=secagg"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import cycle
 
 import pandas as pd
 import pytest
@@ -157,8 +158,7 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize("words", BUDGETS)
-@pytest.mark.parametrize("budget", [0.7, 3.0])
+@pytest.mark.parametrize(("words", "budget"), zip(BUDGETS, cycle((0.7, 3.0))))
 def test_the_noise_recommended_for_a_budget_is_within_it(words, budget):
     """The number as it is printed, not only the one that was found."""
     forecast = EpsilonForecast.of(experiment(*words.split(), "accountant=rdp"))
