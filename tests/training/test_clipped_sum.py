@@ -14,7 +14,6 @@ from fedpriv.models.tasks import Classification
 from fedpriv.training import clipped as module
 from fedpriv.training.clipped import clipped_gradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.trainers.compiled import clipped_sum as sums
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
@@ -160,14 +159,6 @@ def test_arrays_of_other_shapes_are_refused():
     ):
         with pytest.raises(ValueError, match=found):
             total(*wrong, {}, 0.1)
-
-
-@needs_compiler
-def test_a_network_with_more_parameters_than_are_counted_is_left_to_torch(monkeypatch):
-    monkeypatch.setattr(sums, "MOST_PARAMETERS", 80)
-    model = nn.Sequential(nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 3))
-    gradients = clipped_gradients(model, Classification(), 0.1, shape=(5,))
-    assert isinstance(gradients, module._Chained)
 
 
 @needs_compiler

@@ -28,8 +28,6 @@ from fedpriv.training.trainers.compiled.problem import (
 PIECE = 128
 """Records that are summed before their sum is added to the others'. Pieces do not depend on the
 number of threads, so that neither does the sum."""
-MOST_PARAMETERS = 2**24
-"""Up to which a float32 counts every one of them, as C++ does."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +49,21 @@ class ClippedSum:
 
         Raises as `Program.arrays` does.
         """
-        network = self.program.network
+        network, loaded = self.program.network, self.program.loaded
         check_shape("theta", theta, (network.size,))
         n = len(x)
-        start = theta.contiguous().numpy()
-        norms = np.empty(n)
-        factors = (masks[f"{name}.mask"].reshape(n, coins) for name, coins in network.masks)
-        rows = [*self.program.arrays(x, y), norms]
-        rows += [np.ascontiguousarray(own.numpy(), dtype=np.float32) for own in factors]
+        start = self.program.packed(theta)
+        norms = torch.empty(n, dtype=torch.float64)
+        rows = [*self.program.records(x, y), norms]
+        for name, coins in network.masks:
+            rows.append(masks[f"{name}.mask"].reshape(n, coins).contiguous().to(torch.float32))
         problem = self.program.problem(start, rows=1)
-        loaded = self.program.loaded
         workspace = loaded.workspace_of_sum(ctypes.byref(problem))
 
-        def piece(first: int) -> np.ndarray:
-            total = np.empty(len(start))
-            x, y, norms, *masks = (own.ctypes.data + own.strides[0] * first for own in rows)
-            addresses = (ctypes.c_void_p * len(masks))(*masks)
+        def piece(first: int) -> Tensor:
+            total = torch.empty(network.size, dtype=torch.float64)
+            x, y, norms, *factors = (own[first:].data_ptr() for own in rows)
+            addresses = (ctypes.c_void_p * len(factors))(*factors)
             records = RecordsSpec(
                 x=x,
                 y=y,
@@ -74,17 +71,17 @@ class ClippedSum:
                 n=min(PIECE, n - first),
                 clip=clip,
                 norms=norms,
-                total=total.ctypes.data,
+                total=total.data_ptr(),
             )
             memory = np.empty(workspace, dtype=np.uint8)
             loaded.sum_clipped(ctypes.byref(problem), ctypes.byref(records), memory.ctypes.data)
             return total
 
-        sum_of_all = np.zeros(len(start))
         firsts = range(0, n, PIECE)
+        sum_of_all = torch.zeros(network.size, dtype=torch.float64)
         for total in in_threads(piece, firsts, min(torch.get_num_threads(), len(firsts))):
             sum_of_all += total
-        return torch.from_numpy(sum_of_all), torch.from_numpy(norms)
+        return sum_of_all, norms
 
 
 def clipped_sum(
@@ -99,7 +96,5 @@ def clipped_sum(
         return Unmapped("it needs parameters of float32 on a processor")
     if network.halves:
         return Unmapped("it draws random numbers")
-    if network.size > MOST_PARAMETERS:
-        return Unmapped(f"it has {network.size} parameters, more than {MOST_PARAMETERS}")
     found = program(network, task)
     return found if isinstance(found, Unmapped) else ClippedSum(found)

@@ -31,6 +31,8 @@ COMPILERS = ("c++", "g++", "clang++")
 KEY, NUMBER, ADDRESS = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
 SIGNATURES: dict[str, tuple[type[Any] | None, list[type[Any]]]] = {
     "workspace": (NUMBER, [ADDRESS]),
+    "find_places": (NUMBER, [ADDRESS] * 3),
+    "pack": (None, [ADDRESS, NUMBER, ADDRESS, ADDRESS]),
     "train": (None, [ADDRESS, ADDRESS, NUMBER, ADDRESS]),
     "workspace_of_sum": (NUMBER, [ADDRESS]),
     "sum_clipped": (None, [ADDRESS] * 3),

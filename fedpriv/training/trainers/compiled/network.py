@@ -36,7 +36,7 @@ from fedpriv.training.layers.windows import pair, tiles
 from fedpriv.training.random_words import name_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompiledNetwork:
     """The layers of a network.
 

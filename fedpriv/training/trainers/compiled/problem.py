@@ -6,10 +6,11 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedpriv.models.tasks import Task
@@ -38,7 +39,7 @@ class ProblemSpec(ctypes.Structure):
         fields(ctypes.c_void_p, "layers")
         + fields(ctypes.c_int64, "n_layers features size outputs loss epochs batch rows most")
         + fields(ctypes.c_double, "lr proximal")
-        + fields(ctypes.c_void_p, "start correction")
+        + fields(ctypes.c_void_p, "start correction real places")
         + fields(NamesSpec, "names")
     )
     alive: Sequence[np.ndarray] = ()
@@ -66,49 +67,77 @@ class RecordsSpec(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
 class Program:
     """A network and a loss in C++.
 
     loaded: the functions of training.cpp.
+    places: where C++ has each parameter, (d,), among `size` numbers.
     """
 
-    loaded: ctypes.CDLL
-    network: CompiledNetwork
-    loss: CompiledLoss
+    def __init__(self, loaded: ctypes.CDLL, network: CompiledNetwork, loss: CompiledLoss) -> None:
+        self.loaded = loaded
+        self.network = network
+        self.loss = loss
+        self.places, self.size, self.real = _places(loaded, network)
 
-    def problem(self, start: np.ndarray, **others: Any) -> ProblemSpec:
-        """The problem at the parameters `start` (d,) float32, with other fields."""
-        network = self.network
-        return ProblemSpec(
-            layers=ctypes.addressof(network.layers),
-            n_layers=len(network.layers),
-            features=math.prod(network.shape),
-            size=network.size,
-            outputs=network.outputs,
+    def packed(self, vector: Tensor) -> Tensor:
+        """A vector (d,) float32 in the order of C++, (size,)."""
+        flat, found = vector.contiguous(), torch.zeros(self.size)
+        self.loaded.pack(self.places.data_ptr(), len(flat), flat.data_ptr(), found.data_ptr())
+        return found
+
+    def problem(self, start: Tensor, **others: Any) -> ProblemSpec:
+        """The problem at packed parameters, with other fields."""
+        return _spec(
+            self.network,
             loss=self.loss.schema,
-            start=start.ctypes.data,
+            start=start.data_ptr(),
+            real=self.real.data_ptr(),
+            places=self.places.data_ptr(),
             **others,
         )
 
-    def arrays(self, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def records(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Features (n, ...) float32 and labels (n, ...) for C++.
 
         Raises ValueError for other shapes than those of the network and the loss, and IndexError
         for a class or a word that the network does not have: C++ would write or read beside its
         arrays.
         """
+        words = self.network.words
         check_shape("x", x, (len(x), *self.network.shape))
         check_shape("y", y, (len(x), *self.loss.label))
-        features = x.contiguous().numpy()
-        labels = y.contiguous().to(self.loss.dtype).numpy()
-        words, outputs = self.network.words, self.network.outputs
-        if words and len(x) and not 0 <= int(features.min()) <= int(features.max()) < words:
-            found = f"words from {features.min()} to {features.max()}"
-            raise IndexError(f"{found} for a network of {words}")
-        if self.loss.has_classes and len(labels):
-            check_classes(labels.min(), labels.max(), outputs)
-        return features.astype(np.float32, copy=False), labels
+        if words and len(x):
+            least, most = map(int, x.aminmax())
+            if not 0 <= least <= most < words:
+                raise IndexError(f"words from {least} to {most} for a network of {words}")
+        labels = y.contiguous().to(self.loss.dtype)
+        if self.loss.has_classes and len(x):
+            lowest, highest = map(int, labels.aminmax())
+            check_classes(lowest, highest, self.network.outputs)
+        return x.contiguous().to(torch.float32), labels
+
+
+def _spec(network: CompiledNetwork, **others: Any) -> ProblemSpec:
+    return ProblemSpec(
+        layers=ctypes.addressof(network.layers),
+        n_layers=len(network.layers),
+        features=math.prod(network.shape),
+        size=network.size,
+        outputs=network.outputs,
+        **others,
+    )
+
+
+@lru_cache(maxsize=64)
+def _places(loaded: ctypes.CDLL, network: CompiledNetwork) -> tuple[Tensor, int, Tensor]:
+    """Where C++ has each of the network's parameters, (d,) int32, among how many numbers, and which
+    of these are parameters, float32."""
+    places = torch.empty(network.size, dtype=torch.int32)
+    problem = _spec(network, rows=1, most=1)
+    memory = np.empty(loaded.workspace(ctypes.byref(problem)), dtype=np.uint8)
+    size = loaded.find_places(ctypes.byref(problem), places.data_ptr(), memory.ctypes.data)
+    return places, size, torch.zeros(size).index_fill(0, places.long(), 1.0)
 
 
 def program(network: CompiledNetwork | Unmapped, task: Task) -> Program | Unmapped:

@@ -64,9 +64,9 @@ class Compiled(BlockTrainer):
     def __init__(self, problem: LocalProblem, program: Program) -> None:
         self.problem = problem
         self.program = program
-        self.start = problem.start.contiguous().numpy()
+        self.start = program.packed(problem.start)
         correction = problem.correction
-        self.correction = None if correction is None else correction.contiguous().numpy()
+        self.correction = None if correction is None else program.packed(correction)
         at_once = max(FEW_ROWS, ACTIVATIONS_AT_ONCE // problem.cost.activations)
         self.rows = min(ROWS_AT_ONCE, at_once)
         self.known: dict[tuple[int, int], ProblemSpec] = {}
@@ -87,7 +87,7 @@ class Compiled(BlockTrainer):
 
     def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
         k = len(users.positions)
-        deltas = np.empty((k, len(self.start)), dtype=np.float32)
+        deltas = np.empty((k, self.program.network.size), dtype=np.float32)
         orders = users.dropout if users.orders is None else users.orders  # unused where None
         positions = np.ascontiguousarray(users.positions, dtype=np.int64)
         orders, dropout = (np.ascontiguousarray(keys) for keys in (orders, users.dropout))
@@ -145,8 +145,8 @@ class Compiled(BlockTrainer):
         if key not in known:
             starts = np.array([0, len(data.x)]) if pooled else data.starts
             starts = np.ascontiguousarray(starts, dtype=np.int64)
-            arrays = *self.program.arrays(data.x, data.y), starts
-            known[key] = tuple(own.ctypes.data for own in arrays), arrays
+            x, y = self.program.records(data.x, data.y)
+            known[key] = (x.data_ptr(), y.data_ptr(), starts.ctypes.data), (x, y, starts)
         addresses: tuple[int, ...] = known[key][0]
         return addresses
 
@@ -164,7 +164,7 @@ class Compiled(BlockTrainer):
         coupled = self.program.loss.couples_records
         problem = self.program.problem(
             self.start,
-            correction=None if self.correction is None else self.correction.ctypes.data,
+            correction=None if self.correction is None else self.correction.data_ptr(),
             epochs=recipe.epochs,
             batch=size,
             rows=most if coupled else min(self.rows, most),

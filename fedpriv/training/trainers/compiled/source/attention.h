@@ -39,10 +39,6 @@ class Embedding final : public Layer {
     return g;
   }
 
-  void pack(const float*& flat, float* own) const override {
-    for (int64_t i = 0; i < words; ++i, flat += n) std::copy_n(flat, n, own + weights + i * row);
-  }
-
   void unpack(const float* own, float*& flat) const override {
     for (int64_t i = 0; i < words; ++i) flat = std::copy_n(own + weights + i * row, n, flat);
   }
@@ -124,10 +120,6 @@ class Positions final : public Layer {
   float* backward(float* g, int64_t rows) override {
     add_rows(g, rows, size, c.parameters.target + weights);
     return g;
-  }
-
-  void pack(const float*& flat, float* own) const override {
-    for (int64_t t = 0; t < steps; ++t, flat += n) std::copy_n(flat, n, own + weights + t * row);
   }
 
   void unpack(const float* own, float*& flat) const override {

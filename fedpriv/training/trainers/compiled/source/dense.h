@@ -66,12 +66,6 @@ class Dense final : public Layer {
     waiting = 0;
   }
 
-  void pack(const float*& flat, float* own) const override {
-    for (int64_t o = 0; o < m; ++o)
-      for (int64_t i = 0; i < n; ++i) own[weights + i * m_row + o] = *flat++;
-    for (int64_t o = 0; biased && o < m; ++o) own[bias + o] = *flat++;
-  }
-
   void unpack(const float* own, float*& flat) const override {
     transpose(own + weights, n, m, turned);
     for (int64_t o = 0; o < m; ++o) flat = std::copy_n(turned + o * n_row, n, flat);
@@ -214,18 +208,9 @@ class GroupNorm final : public Layer {
     return g;
   }
 
-  void pack(const float*& flat, float* own) const override {
-    if (!affine) return;
-    std::copy_n(flat, m, own + gamma);
-    std::copy_n(flat + m, m, own + beta);
-    flat += 2 * m;
-  }
-
   void unpack(const float* own, float*& flat) const override {
-    if (!affine) return;
-    std::copy_n(own + gamma, m, flat);
-    std::copy_n(own + beta, m, flat + m);
-    flat += 2 * m;
+    for (int64_t from : {gamma, beta})
+      if (affine) flat = std::copy_n(own + from, m, flat);
   }
 
  private:

@@ -70,25 +70,16 @@ class Convolution final : public Layer {
   }
 
   // In torch's order (outputs, inputs, kernel's height and width).
-  void pack(const float*& flat, float* own) const override {
-    each([&](int64_t at) { own[weights + at] = *flat++; });
-    for (int64_t o = 0; biased && o < m; ++o) own[bias + o] = *flat++;
-  }
-
   void unpack(const float* own, float*& flat) const override {
-    each([&](int64_t at) { *flat++ = own[weights + at]; });
-    for (int64_t o = 0; biased && o < m; ++o) *flat++ = own[bias + o];
-  }
-
- private:
-  template <class Use>
-  void each(Use use) const {
     for (int64_t o = 0; o < m; ++o)
       for (int64_t k = 0; k < patch / kernel.width; ++k)
         for (int64_t i = 0; i < kernel.height; ++i)
-          for (int64_t j = 0; j < kernel.width; ++j) use(o * patches.size() + patches.weight(i, j, k));
+          for (int64_t j = 0; j < kernel.width; ++j)
+            *flat++ = own[weights + o * patches.size() + patches.weight(i, j, k)];
+    if (biased) flat = std::copy_n(own + bias, m, flat);
   }
 
+ private:
   // sums (outputs, window, padded(maxima)) = the weights times the planes, plus the bias.
   void multiply() const {
     const float *w = c.parameters.weights + weights, *b = c.parameters.weights + bias;

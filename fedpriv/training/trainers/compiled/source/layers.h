@@ -34,13 +34,15 @@ struct LayerSpec {
   Geometry of;
 };
 
-// What all users, or all records, have in common. features: numbers of a record. start, correction: (size,) in torch's
-// order, correction may be null. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
+// What all users, or all records, have in common. features: numbers of a record. start, correction: of the parameters,
+// in the layers' order; correction may be null. real: 1 of each parameter there; 0: padding. places: of all `size`
+// parameters of torch's order in that of the layers. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
 struct Problem {
   const LayerSpec* layers;
   int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
   double lr, proximal;
-  const float *start, *correction;
+  const float *start, *correction, *real;
+  const int32_t* places;
   Names names;
 };
 
@@ -66,15 +68,17 @@ class Chain {
 
   int64_t bytes() const { return c.memory.used; }
 
- protected:
-  // Numbers between torch's order (size,) and the layers' own.
-  void pack(const float* flat, float* own) const {
-    for (int64_t i = 0; i < p.n_layers; ++i) {
-      const float* from = flat + p.layers[i].offset;
-      layers[i]->pack(from, own);
-    }
+  // Where the layers have each parameter of torch's order, among so many numbers: what becomes of the bits of places.
+  int64_t find_places(int32_t* places) const {
+    std::vector<float> own(c.parameters.size), flat(p.size);
+    for (int32_t i = 0; i < c.parameters.size; ++i) std::memcpy(&own[i], &i, sizeof i);
+    unpack(own.data(), flat.data());
+    std::memcpy(places, flat.data(), p.size * sizeof *places);
+    return c.parameters.size;
   }
 
+ protected:
+  // Parameters in torch's order (size,).
   void unpack(const float* own, float* flat) const {
     for (int64_t i = 0; i < p.n_layers; ++i) {
       float* to = flat + p.layers[i].offset;

@@ -37,7 +37,8 @@ struct Workspace {
 struct Parameters {
   int64_t size = 0;
   bool apart = false;
-  float *weights = nullptr, *target = nullptr;
+  const float* weights = nullptr;
+  float* target = nullptr;
   // Where the next n numbers will be.
   int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
 };
@@ -87,7 +88,6 @@ class Layer {
   // It may wait with that until `add_waiting`.
   virtual void add_gradient(double factor, double* sum) {}
   virtual void add_waiting(double* sum) {}
-  // The layer's parameters between torch's order, from where `flat` is on, and its own.
-  virtual void pack(const float*& flat, float* own) const {}
+  // Its parameters in torch's order, from where `flat` is on.
   virtual void unpack(const float* own, float*& flat) const {}
 };

@@ -25,18 +25,12 @@ class ClippedSum final : public Chain {
  public:
   ClippedSum(const Problem& p, char* memory) : Chain(p, memory, true) {
     const int64_t size = c.parameters.size;
-    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size), places = c.memory.take<float>(size);
-    sum = c.memory.take<double>(size);
-    numbers = c.memory.take<float>(p.size);
+    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size), sum = c.memory.take<double>(size);
     if (!memory) return;
     for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
       if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
-    std::fill_n(weights, size, 0.0f);
-    std::fill_n(places, size, 0.0f);
     std::fill_n(sum, size, 0.0);
-    pack(p.start, weights);
-    for (int64_t i = 0; i < p.size; ++i) numbers[i] = float(i + 1);
-    pack(numbers, places);
+    std::copy_n(p.start, size, weights);
     c.parameters.weights = weights, c.parameters.target = gradient;
   }
 
@@ -51,8 +45,7 @@ class ClippedSum final : public Chain {
       if (const double factor = clip_factor(r.norms[i], r.clip)) add_gradient(factor);
     }
     for (const auto& layer : layers) layer->add_waiting(sum);
-    for (int64_t i = 0; i < c.parameters.size; ++i)
-      if (places[i] != 0) r.total[int64_t(places[i]) - 1] = sum[i];
+    for (int64_t i = 0; i < p.size; ++i) r.total[i] = sum[p.places[i]];
   }
 
  private:
@@ -68,7 +61,7 @@ class ClippedSum final : public Chain {
     for (const auto& [from, to] : formed) {
       doubles squares{};
       for (int64_t i = from; i < to; i += LANES) {
-        const vec g = load(places + i) != vec{} ? load(gradient + i) : vec{};
+        const vec g = load(p.real + i) != vec{} ? load(gradient + i) : vec{};
         store(gradient + i, g);
         squares += exact(g) * exact(g);
       }
@@ -86,7 +79,5 @@ class ClippedSum final : public Chain {
 
   std::vector<std::pair<int64_t, int64_t>> formed;  // from where to where gradients are formed
   float *weights, *gradient;
-  float* places;  // of each parameter in torch's order, from 1 on; 0: padding
-  float* numbers;
   double* sum;
 };

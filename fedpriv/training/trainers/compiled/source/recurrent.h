@@ -58,12 +58,14 @@ class Recurrent : public Layer {
     return below;
   }
 
-  void pack(const float*& flat, float* own) const final {
-    each([&](int64_t at) { own[at] = *flat++; });
-  }
-
   void unpack(const float* own, float*& flat) const final {
-    each([&](int64_t at) { *flat++ = own[at]; });
+    for (const auto& [start, inputs] : {std::pair{w_x, n}, std::pair{w_h, m}})
+      for (int64_t gate = 0; gate < GATES; ++gate)
+        for (int64_t o = 0; o < m; ++o)
+          for (int64_t i = 0; i < inputs; ++i) *flat++ = own[start + i * gates + gate * row + o];
+    for (int64_t start : {b_x, b_h})
+      for (int64_t gate = 0; biased && gate < GATES; ++gate)
+        flat = std::copy_n(own + start + gate * row, m, flat);
   }
 
  protected:
@@ -78,18 +80,6 @@ class Recurrent : public Layer {
   template <class Put>
   void product_of_states(int64_t t, int64_t rows, float* to, int64_t to_row, Put put) const {
     product(Plain{before + t * row, steps * row}, rows, m, c.parameters.weights + w_h, gates, gates, to, to_row, put);
-  }
-
-  // use(place) for the layer's numbers in torch's order.
-  template <class Use>
-  void each(Use use) const {
-    for (const auto& [start, inputs] : {std::pair{w_x, n}, std::pair{w_h, m}})
-      for (int64_t gate = 0; gate < GATES; ++gate)
-        for (int64_t o = 0; o < m; ++o)
-          for (int64_t i = 0; i < inputs; ++i) use(start + i * gates + gate * row + o);
-    for (int64_t start : {b_x, b_h})
-      for (int64_t gate = 0; biased && gate < GATES; ++gate)
-        for (int64_t o = 0; o < m; ++o) use(start + gate * row + o);
   }
 
   Context& c;

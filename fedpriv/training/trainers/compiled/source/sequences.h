@@ -11,7 +11,6 @@ class EveryStep final : public Layer {
   EveryStep(std::unique_ptr<Layer> layer, int64_t steps) : layer(std::move(layer)), steps(steps) {}
   float* forward(float* x, int64_t rows) override { return layer->forward(x, rows * steps); }
   float* backward(float* g, int64_t rows) override { return layer->backward(g, rows * steps); }
-  void pack(const float*& flat, float* own) const override { layer->pack(flat, own); }
   void unpack(const float* own, float*& flat) const override { layer->unpack(own, flat); }
 
  private:

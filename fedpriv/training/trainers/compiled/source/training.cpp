@@ -8,6 +8,16 @@ extern "C" {
 // Bytes of memory that `train` needs.
 int64_t workspace(const Problem* p) { return Trainer(*p, nullptr).bytes() + CACHE_LINE; }
 
+// memory: as for `train`.
+int64_t find_places(const Problem* p, int32_t* places, char* memory) {
+  return Chain(*p, aligned(memory), false).find_places(places);
+}
+
+// Numbers in torch's order (n,) become numbers in the layers'.
+void pack(const int32_t* places, int64_t n, const float* flat, float* own) {
+  for (int64_t i = 0; i < n; ++i) own[places[i]] = flat[i];
+}
+
 // Trains users of n silos that no other call has taken, until there are none. memory: as many bytes as `workspace`
 // says, not shared with another call.
 void train(const Problem* p, const Users* u, int64_t n, char* memory) {

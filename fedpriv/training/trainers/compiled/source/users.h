@@ -25,21 +25,15 @@ class Trainer final : public Chain {
  public:
   Trainer(const Problem& p, char* memory) : Chain(p, memory, false) {
     const int64_t size = c.parameters.size;
-    start = c.memory.take<float>(size), weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
-    correction = c.memory.take<float>(size);
+    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
     numbers = c.memory.take<uint64_t>(p.most), ends = c.memory.take<int64_t>(p.most + 1);
     order = c.memory.take<int64_t>(p.most);
-    if (!memory) return;
-    std::fill_n(start, size, 0.0f);
-    std::fill_n(correction, size, 0.0f);
-    pack(p.start, start);
-    if (p.correction) pack(p.correction, correction);
     c.parameters.weights = weights;
   }
 
   void train(const Users& u, int64_t j, const Loss& loss) {
     const int64_t first = u.starts[u.users[j]], count = u.starts[u.users[j] + 1] - first;
-    std::copy_n(start, c.parameters.size, weights);
+    std::copy_n(p.start, c.parameters.size, weights);
     c.moment.key = u.dropout[j];
     for (c.moment.epoch = 0; c.moment.epoch < p.epochs; ++c.moment.epoch) {
       if (count > p.batch) shuffle(branch(u.orders[j], c.moment.epoch), count, numbers, order, ends);
@@ -48,7 +42,7 @@ class Trainer final : public Chain {
       for (int64_t at = 0; at < count; at += p.batch, ++c.moment.place)
         step(u, order + at, std::min(p.batch, count - at), loss);
     }
-    for (int64_t i = 0; i < c.parameters.size; ++i) weights[i] -= start[i];
+    for (int64_t i = 0; i < c.parameters.size; ++i) weights[i] -= p.start[i];
     unpack(weights, u.deltas + j * p.size);
   }
 
@@ -69,12 +63,12 @@ class Trainer final : public Chain {
     const float lr = float(p.lr), mu = float(p.proximal);
     for (int64_t i = 0; i < c.parameters.size; i += LANES) {
       vec g = load(gradient + i), w = load(weights + i);
-      if (mu != 0) g += mu * (w - load(start + i));
-      store(weights + i, w - lr * (g + load(correction + i)));
+      if (mu != 0) g += mu * (w - load(p.start + i));
+      store(weights + i, w - lr * (p.correction ? g + load(p.correction + i) : g));
     }
   }
 
-  float *start, *weights, *gradient, *correction;
+  float *weights, *gradient;
   uint64_t* numbers;
   int64_t *ends, *order;
 };

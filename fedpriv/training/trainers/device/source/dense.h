@@ -105,18 +105,8 @@ template <int N, int M, bool BIASED, bool LOWEST, int FLAT, int OWN, int X, int 
 struct Dense {
   static constexpr int LINE = M | 1, BIAS = OWN + N * LINE, OUTPUTS = ceil_of(M, LANES);
 
-  INSIDE static void load(Block& b, const float* start, int thread, int threads) {
-    for (int i = thread; i < N * M; i += threads) b.weights[OWN + i % N * LINE + i / N] = start[FLAT + i];
-    for (int o = thread; BIASED && o < M; o += threads) b.weights[BIAS + o] = start[FLAT + N * M + o];
-  }
-
-  INSIDE static void save(const Block& b, float* delta, int thread, int threads) {
-    const float* start = b.task.start;
-    for (int i = thread; i < N * M; i += threads)
-      delta[FLAT + i] = b.weights[OWN + i % N * LINE + i / N] - start[FLAT + i];
-    for (int o = thread; BIASED && o < M; o += threads)
-      delta[FLAT + N * M + o] = b.weights[BIAS + o] - start[FLAT + N * M + o];
-  }
+  static constexpr int SIZE = N * M + (BIASED ? M : 0), FROM = FLAT;
+  INSIDE static int place(int i) { return i < N * M ? OWN + i % N * LINE + i / N : BIAS + i - N * M; }
 
   template <int R>
   INSIDE static void forward(const Block& b, const Group<R>& group) {
@@ -143,8 +133,8 @@ struct Dense {
 
 // Layers without parameters.
 struct Plain {
-  INSIDE static void load(Block&, const float*, int, int) {}
-  INSIDE static void save(const Block&, float*, int, int) {}
+  static constexpr int SIZE = 0, FROM = 0;
+  INSIDE static int place(int) { return 0; }
   template <class Rows>
   INSIDE static int gather(Block&, const Rows&, int turn) { return turn; }
 };
@@ -243,14 +233,8 @@ SHARED_CODE void move_scales(Block& b, const float* x, const float* stats, const
 // Normalisation of a record's features, of their positive parts where RECTIFIED.
 template <int N, bool RECTIFIED, bool AFFINE, class EPSILON, int FLAT, int OWN, int X, int Y, int STATS, int GX, int GY>
 struct Norm {
-  INSIDE static void load(Block& b, const float* start, int thread, int threads) {
-    for (int i = thread; AFFINE && i < 2 * N; i += threads) b.weights[OWN + i] = start[FLAT + i];
-  }
-
-  INSIDE static void save(const Block& b, float* delta, int thread, int threads) {
-    for (int i = thread; AFFINE && i < 2 * N; i += threads)
-      delta[FLAT + i] = b.weights[OWN + i] - b.task.start[FLAT + i];
-  }
+  static constexpr int SIZE = AFFINE ? 2 * N : 0, FROM = FLAT;
+  INSIDE static int place(int i) { return OWN + i; }
 
   template <int R>
   INSIDE static void forward(const Block& b, const Group<R>& group) {

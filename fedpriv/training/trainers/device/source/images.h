@@ -14,14 +14,8 @@ struct Convolution {
   static constexpr int TALL = PH + KH - 1, BROAD = PW + KW - 1, TURNS = ceil_of(FIELD, LANES);
   static_assert(M % OUTPUTS == 0);
 
-  INSIDE static void load(Block& b, const float* start, int thread, int threads) {
-    for (int i = thread; i < M * FIELD + (BIASED ? M : 0); i += threads) b.weights[OWN + i] = start[FLAT + i];
-  }
-
-  INSIDE static void save(const Block& b, float* delta, int thread, int threads) {
-    for (int i = thread; i < M * FIELD + (BIASED ? M : 0); i += threads)
-      delta[FLAT + i] = b.weights[OWN + i] - b.task.start[FLAT + i];
-  }
+  static constexpr int SIZE = M * FIELD + (BIASED ? M : 0), FROM = FLAT;
+  INSIDE static int place(int i) { return OWN + i; }
 
   // Where in an image the input with this number of the field lies, from the field's first.
   INSIDE static int offset(int i) { return i / KERNEL * (H * W) + i % KERNEL / KW * W + i % KW; }

@@ -13,6 +13,8 @@ struct Chain;
 
 template <>
 struct Chain<> : Plain {
+  template <class Use>
+  INSIDE static void weights(int, int, const Use&) {}
   template <int R>
   INSIDE static void forward(const Block&, const Group<R>&) {}
   template <int R>
@@ -22,11 +24,11 @@ struct Chain<> : Plain {
 template <class First, class... Others>
 struct Chain<First, Others...> {
   typedef Chain<Others...> Rest;
-  INSIDE static void load(Block& b, const float* start, int thread, int threads) {
-    First::load(b, start, thread, threads), Rest::load(b, start, thread, threads);
-  }
-  INSIDE static void save(const Block& b, float* delta, int thread, int threads) {
-    First::save(b, delta, thread, threads), Rest::save(b, delta, thread, threads);
+  // use(place among the block's own weights, place in torch's order) for the thread's part of them.
+  template <class Use>
+  INSIDE static void weights(int thread, int threads, const Use& use) {
+    for (int i = thread; i < First::SIZE; i += threads) use(First::place(i), First::FROM + i);
+    Rest::weights(thread, threads, use);
   }
   template <int R>
   INSIDE static void forward(const Block& b, const Group<R>& group) { First::forward(b, group), Rest::forward(b, group); }
@@ -149,7 +151,7 @@ INSIDE void shuffle(Block& b, u64 key, int thread, int threads) {
 INSIDE void train_user(Block& b, int j) {
   const Task& t = b.task;
   const int thread = team() * LANES + lane(), threads = teams() * LANES;
-  All::load(b, t.start, thread, threads);
+  All::weights(thread, threads, [&](int own, int flat) { b.weights[own] = t.start[flat]; });
   b.x = reinterpret_cast<const float*>(t.x[j]), b.y = reinterpret_cast<const void*>(t.y[j]);
   b.dropout_key = t.dropout_keys[j], b.count = int(t.counts[j]), b.shuffled = b.count > t.batch;
   block_sync();
@@ -159,7 +161,8 @@ INSIDE void train_user(Block& b, int j) {
     b.place = 0;
     for (b.at = 0; b.at < b.count; b.at += t.batch, ++b.place) step(b, b.count - b.at < t.batch ? b.count - b.at : t.batch);
   }
-  All::save(b, t.deltas + i64(j) * t.size, thread, threads);
+  float* delta = t.deltas + i64(j) * t.size;
+  All::weights(thread, threads, [&](int own, int flat) { delta[flat] = b.weights[own] - t.start[flat]; });
   block_sync();
 }
 
