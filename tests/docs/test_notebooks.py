@@ -12,10 +12,16 @@ from scripts.notebooks import NOTEBOOKS, executed
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-def outputs(notebook):
+def code(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def kinds(notebook):
     """Of each code cell: its kinds, for example [["text/html", "text/plain"]]."""
-    cells = (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
-    return [[sorted(one.get("data", {"stream": ""})) for one in cell["outputs"]] for cell in cells]
+    return [
+        [sorted(one.get("data", {"stream": ""})) for one in cell["outputs"]]
+        for cell in code(notebook)
+    ]
 
 
 def test_there_are_three():
@@ -30,12 +36,12 @@ def test_a_notebook_comes_to_its_end_and_shows_what_is_kept(path, tmp_path, monk
     made = executed(json.loads(path.read_text()))
     assert time.process_time() - start < 60
     assert capsys.readouterr() == ("", "")
-    assert outputs(made) == outputs(kept)
+    assert kinds(made) == kinds(kept)
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_outputs_are_kept_and_name_no_place(path):
-    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    cells = code(json.loads(path.read_text()))
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     shown = json.dumps([cell["outputs"] for cell in cells])
     assert "text/html" in shown
@@ -46,12 +52,8 @@ def test_outputs_are_kept_and_name_no_place(path):
 
 def test_the_example_compares_four_settings():
     """`privacy_and_accuracy`: three amounts of noise, and one setting without privacy."""
-    path = NOTEBOOKS / "privacy_and_accuracy.ipynb"
-    cells = json.loads(path.read_text())["cells"]
-    [table] = [
-        "".join(cell["outputs"][0]["data"]["text/plain"])
-        for cell in cells
-        if cell["cell_type"] == "code" and "".join(cell["source"]).endswith("table")
-    ]
+    cells = code(json.loads((NOTEBOOKS / "privacy_and_accuracy.ipynb").read_text()))
+    [cell] = [cell for cell in cells if "".join(cell["source"]).endswith("table")]
+    table = "".join(cell["outputs"][0]["data"]["text/plain"])
     assert len(table.splitlines()) >= 5
     assert "FedAvg" in table

@@ -3,7 +3,6 @@ commands are run."""
 
 import shlex
 import sys
-from pathlib import Path
 
 import matplotlib
 import pandas as pd
@@ -11,6 +10,8 @@ import pytest
 from command import run
 from page_blocks import ROOT, blocks
 
+import fedpriv
+from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.testing import check_algorithm
 
 EXTENDING = sorted((ROOT / "docs" / "extending").glob("*.md"))
@@ -54,52 +55,37 @@ def test_what_a_page_adds_runs_by_its_commands(page, written, capsys):
         exec(text, {})
 
 
-def last(folder):
-    """The last run's epsilons after its last round."""
-    tables = sorted(Path(folder).rglob("epsilon.csv"), key=lambda path: path.stat().st_mtime)
-    table = pd.read_csv(tables[-1])
-    return table[table["round"] == table["round"].max()]
+def results(folder, name, *words):
+    """Metrics and epsilons of a run in the page's folder."""
+    out = folder / name
+    done = run("--config-dir", "conf", *words, f"hydra.run.dir={name}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return pd.read_csv(out / "metrics.csv"), pd.read_csv(out / "epsilon.csv")
 
 
 def test_the_added_algorithm_learns_and_is_enforced(written):
     folder = written(ROOT / "docs" / "extending" / "algorithm.md")
-    words = ["algo=private_momentum", "algo.noise_multiplier=0.1", "rounds=5", "hydra.run.dir=out"]
-    assert run("--config-dir", "conf", *words, cwd=folder).returncode == 0
-    metrics = pd.read_csv(folder / "out" / "metrics.csv")
+    words = ["algo=private_momentum", "algo.noise_multiplier=0.1", "rounds=5"]
+    metrics, epsilon = results(folder, "out", *words)
     assert metrics["loss"].iloc[-1] < 0.5 * metrics["loss"].iloc[0]
-    assert set(last(folder)["status"]) == {"enforced"}
+    assert set(epsilon["status"]) == {"enforced"}
 
 
 def test_the_added_aggregation_gives_the_sum_and_tells_of_its_assistant(written):
     folder = written(ROOT / "docs" / "extending" / "aggregation.md")
     words = ["rounds=2", "algo.local_epochs=1"]
-    assert (
-        run(
-            "--config-dir",
-            "conf",
-            "aggregation=two_helpers",
-            *words,
-            "hydra.run.dir=two",
-            cwd=folder,
-        ).returncode
-        == 0
-    )
-    assert run("aggregation=masked", *words, "hydra.run.dir=masked", cwd=folder).returncode == 0
-    two, masked = (pd.read_csv(folder / name / "metrics.csv") for name in ("two", "masked"))
+    two, epsilon = results(folder, "two", "aggregation=two_helpers", *words)
+    masked, _ = results(folder, "masked", "aggregation=masked", *words)
     pd.testing.assert_frame_equal(two, masked)
-    table = pd.read_csv(folder / "two" / "epsilon.csv")
-    assert set(table["observer"]) == {"released model", "server", "silo", "assistant"}
+    assert set(epsilon["observer"]) == {"released model", "server", "silo", "assistant"}
 
 
 def test_the_added_aggregation_is_held_to_the_algorithms_rules(written):
-    folder = written(ROOT / "docs" / "extending" / "aggregation.md")
-    from fedpriv.algorithms.uldp import UldpSgd
-
+    written(ROOT / "docs" / "extending" / "aggregation.md")
     method = UldpSgd(
         clip=1.0, noise_multiplier=5.0, user_rate=1.0, weighting="uniform", global_lr=1.0
     )
     words = ["aggregation=masked", "aggregation._target_=mine.two_helpers.TwoHelpers"]
-    assert (folder / "mine").is_dir()
     assert "update: user, add/remove" in check_algorithm(method, *words).checked
 
 
@@ -113,25 +99,20 @@ def test_the_added_accountant_refuses_what_it_has_no_bound_for(written):
     assert "accountant=rdp supports it" in done.stderr
 
 
-@pytest.mark.parametrize("number", range(len(programs(ROOT / "docs" / "reference" / "python.md"))))
-def test_programs_of_the_page_about_python_run(number, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("program", programs(ROOT / "docs" / "reference" / "python.md"))
+def test_programs_of_the_page_about_python_run(program, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     (tmp_path / "outputs").mkdir()
-    exec(programs(ROOT / "docs" / "reference" / "python.md")[number], {})
-    if number == 0:
-        assert (tmp_path / "outputs" / "two.png").stat().st_size > 1000
+    exec(program, {})
+    assert all(path.stat().st_size > 1000 for path in tmp_path.rglob("*.png"))
 
 
-def test_numbers_on_the_pages_are_those_that_are_printed(tmp_path):
-    """Of the page about adding an accountant, and of the one about reading an epsilon."""
-    import fedpriv
-
+def test_numbers_of_the_page_about_epsilons_are_those_that_are_printed():
     words = ("algo=uldp_avg", "algo.noise_multiplier=5", "algo.user_rate=0.1", "rounds=100")
     table = fedpriv.epsilon(*words)
-    table = table[table["round"] == 100]
     page = (ROOT / "docs" / "privacy" / "epsilon.md").read_text()
-    for row in table.itertuples():
+    for row in table[table["round"] == 100].itertuples():
         claimed = "" if pd.isna(row.claimed) else f"{row.claimed:.4f} "
         assert (
             f"| 100 | {row.observer} | user | add/remove | {row.method} | {row.certified:.4f} | "

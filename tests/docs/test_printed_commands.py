@@ -1,11 +1,10 @@
-"""Every command that README and the pages print is run, page by page in the order of the page and
-in one folder.
+"""Every command that README and the pages print is run, page by page, in one folder.
 
 Training is made small: one round, one epoch, one seed, small files in the place of real ones. What
 takes more than that is checked by composing and building all of its jobs: other processes and
-clusters (their launchers and engine have tests of their own). Figures of papers are looked up by
-the real command and drawn by nobody; `test_experiments` trains them. `make` and installations are
-held against the Makefile and pyproject.toml.
+clusters (their launchers and engine have tests of their own). Figures of papers are looked up;
+`test_experiments` trains them. `make` and installations are held against the Makefile and
+pyproject.toml.
 """
 
 import re
@@ -15,7 +14,7 @@ import tomllib
 from importlib.util import find_spec
 
 import pytest
-from command import Done, run
+from command import run
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from page_blocks import FENCE, PAGES, ROOT, blocks
@@ -25,10 +24,10 @@ from fedpriv.audit import one_run
 from fedpriv.audit.audit import Effort
 from fedpriv.cli import COMMANDS
 from fedpriv.papers import reproduce
-from fedpriv.papers.ledger import command as ledger_command
+from fedpriv.papers.ledger.entries import entries
 from fedpriv.projects.patients import csv_text
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
-from fedpriv.settings.experiment import build
+from fedpriv.settings.experiment import GROUPS, build
 from fedpriv.settings.words import conf_dir
 
 BEGINNING = re.compile(r"(fedpriv|make|python[\d.]*|pip|uv|docker|eval|source|\.venv/bin/\w+) \S")
@@ -42,8 +41,8 @@ INSTALLATIONS = {
     "openssl pkey -in private.pem -pubout -out public.pem",
 }
 """What an environment or a key takes, word for word: for the reader's shell alone."""
-ELSEWHERE = ("hydra/launcher=joblib", "hydra/launcher=submitit", "engine=ray")
-"""Words of commands that start other processes."""
+BUILT = ("hydra/launcher=joblib", "hydra/launcher=submitit", "engine=ray", "mechanism=correlated")
+"""Words of commands that start other processes, or repeat sums over many rounds."""
 PLACES = {
     "data.root=path/to/data": "data.root=small",
     "folder": "outputs/sweep",
@@ -52,90 +51,47 @@ PLACES = {
 """What stands for something of the reader's, and what does in its place."""
 MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare", "fedpriv report", "fedpriv audit")
 """Names of commands in a sentence, that need further words."""
+SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1")
 ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
 
 
 def printed(page):
     """A page's commands: lines of blocks without a language, and code in its text, each once."""
-    lines = (
-        []
-        if "extending" in page.parts
-        else [line for block in blocks(page) for line in block.commands]
-    )
-    lines = [line.split("  #")[0].strip() for line in lines if line.strip()]
-    inline = [
-        code
-        for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text()))
-        if BEGINNING.match(code)
-    ]
-    return [line for line in dict.fromkeys([*lines, *inline]) if line not in MENTIONS]
-
-
-WITH_COMMANDS = [page for page in PAGES if printed(page)]
+    lines = [line for block in blocks(page) for line in block.commands]
+    lines = [line.split("  #")[0].strip() for line in lines if "extending" not in page.parts]
+    inline = re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text()))
+    found = dict.fromkeys([*filter(None, lines), *filter(BEGINNING.match, inline)])
+    return [line for line in found if line not in MENTIONS]
 
 
 def shrunk(words):
     """Words of a training command that take a moment, and mean the same up to sizes."""
-    words = list(words)
+    kept = [word for word in words if not word.startswith(("rounds=", "seed="))]
     if any(word.startswith("resume=") for word in words):
-        return [*(word for word in words if not word.startswith("rounds=")), "rounds=2"]
-    small = [
-        re.sub(r"^seed=.*", "seed=0", word) for word in words if not word.startswith("rounds=")
-    ]
-    small += ["rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1"]
-    return small + (ENCRYPTED if "aggregation=private_weighting" in words else [])
+        return [*kept, "rounds=2"]
+    return [*kept, *SMALL, *(ENCRYPTED if "aggregation=private_weighting" in words else [])]
 
 
-def in_place(words):
-    """Placeholders replaced, or left out where they stand for any settings."""
-    return [PLACES.get(word, word) for word in words if word not in ("key=value", "...")]
-
-
-def is_built(words):
-    jobs = compose_jobs(CommandLine.parse(words), conf_dir())
-    for config in jobs:
-        build(without_hydra(config))
-    return Done(0, str(len(jobs)), "")
-
-
-def carried_out(words, cwd):
+def carry_out(words, cwd):
     """A `fedpriv` command, as small as it can be."""
+    words = [PLACES.get(word, word) for word in words if word not in ("key=value", "...")]
     name = words[0] if words and words[0] in COMMANDS else ""
-    if any(word.startswith(ELSEWHERE) for word in words):
-        for launcher in ("joblib", "submitit"):
-            if any(launcher in word for word in words):
-                pytest.importorskip(f"hydra_plugins.hydra_{launcher}_launcher")
-        return is_built(words)
-    if "mechanism=correlated" in words and not name:
-        return is_built(words)  # it repeats sums over many rounds
-    if words[:2] == ["report", "--verify"] and not (cwd / "report.html").exists():
-        signed = ("report", "outputs/sweep", "--sign", "private.pem", "--out", "report.html")
-        assert run(*signed, cwd=cwd).returncode == 0
+    if name in ("reproduce", "replicate"):
+        known = {*reproduce.FIGURES, *entries(), "all", "paper", "2"}
+        assert {word for word in words[1:] if not word.startswith("--")} <= known
+        return
+    if not name and any(word.startswith(BUILT) for word in words):
+        for config in compose_jobs(CommandLine.parse(words), conf_dir()):
+            build(without_hydra(config))
+        return
     if name == "audit":
-        return run(*shrunk(words), cwd=cwd)
-    if name == "compare":
-        small = ["seed=0..1", *shrunk(word for word in words if not word.startswith("seed="))]
-        return run("compare", *(word for word in small if word != "compare"), cwd=cwd)
-    if name or any(word.startswith("-") and word != "-m" for word in words):
-        return run(*words, cwd=cwd)
-    return run(*shrunk(words), "quiet=true", cwd=cwd)
-
-
-@pytest.fixture(scope="module")
-def extras():
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder with a finished run and a sweep."""
-    folder, tiny = (
-        tmp_path_factory.mktemp("finished"),
-        ["preset.local_epochs=1", "rounds=1", "quiet=true"],
-    )
-    assert run(*tiny, "hydra.run.dir=outputs/run", cwd=folder).returncode == 0
-    assert run("-m", "seed=0,1", *tiny, "hydra.sweep.dir=outputs/sweep", cwd=folder).returncode == 0
-    return folder
+        words = shrunk(words)
+    elif name == "compare":
+        words = [*shrunk(words), "seed=0..1"]
+    elif not name and not any(word.startswith("-") and word != "-m" for word in words):
+        words = [*shrunk(words), "quiet=true"]
+    done = run(*words, cwd=cwd)
+    assert done.returncode == 0, (words, done.stderr)
 
 
 def write_keys(folder):
@@ -148,63 +104,69 @@ def write_keys(folder):
     (folder / "public.pem").write_bytes(key.public_key().public_bytes(pem, public))
 
 
-@pytest.fixture
-def world(tmp_path, monkeypatch, small_root, finished):
-    """The same, with small data, and attacks and figures that take no time."""
-    shutil.copytree(finished / "outputs", tmp_path / "outputs")
-    shutil.copytree(finished / "outputs" / "run", tmp_path / "outputs" / "visits")
-    (tmp_path / "small").symlink_to(small_root)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, small_root):
+    """A folder with a finished run, a sweep, a signed report and small data; attacks take no
+    time."""
+    folder = tmp_path_factory.mktemp("world")
+    tiny = ("preset.local_epochs=1", "rounds=1", "quiet=true")
+    write_keys(folder)
+    for words in (
+        ("hydra.run.dir=outputs/run", *tiny),
+        ("-m", "seed=0,1", "hydra.sweep.dir=outputs/sweep", *tiny),
+        ("report", "outputs/sweep", "--sign", "private.pem", "--out", "report.html"),
+    ):
+        assert run(*words, cwd=folder).returncode == 0
+    shutil.copytree(folder / "outputs" / "run", folder / "outputs" / "visits")
+    (folder / "small").symlink_to(small_root)
     case = ROOT / "docs" / "court" / "cases" / "dp_fl_simple_composition.yaml"
-    shutil.copy(case, tmp_path / "claim.yaml")
-    (tmp_path / "visits.csv").write_text(csv_text())
-    write_keys(tmp_path)
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "pyproject.toml").write_text("")
-    monkeypatch.setenv("FEDPRIV_DATA", small_root)
-    monkeypatch.setattr(audit_command, "QUICK", Effort(1e9, 20))
-    monkeypatch.setattr(audit_command, "THOROUGH", Effort(1e9, 20))
-    for effort in ("QUICK_CANARIES", "THOROUGH_CANARIES"):
-        monkeypatch.setattr(one_run, effort, 40)
-    monkeypatch.setattr(ledger_command, "_replicate", lambda entry: None)
-    for name in reproduce.FIGURES:
-        monkeypatch.setitem(reproduce.FIGURES, name, lambda folder, profile: True)
-    return tmp_path
+    shutil.copy(case, folder / "claim.yaml")
+    (folder / "visits.csv").write_text(csv_text())
+    (folder / "project").mkdir()
+    (folder / "project" / "pyproject.toml").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDPRIV_DATA", str(small_root))
+        for effort in ("QUICK", "THOROUGH"):
+            patch.setattr(audit_command, effort, Effort(1e9, 20))
+            patch.setattr(one_run, f"{effort}_CANARIES", 40)
+        yield folder
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_of_a_page_works(page, world, extras):
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+DONE = set()
+"""Commands that an earlier page prints too."""
+
+
+@pytest.mark.parametrize(
+    "page", [*filter(printed, PAGES)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_command_of_a_page_works(page, world):
     for line in printed(page):
         program, *words = shlex.split(line)
+        if line in DONE or line in INSTALLATIONS:
+            continue
         if program == "fedpriv":
-            done = carried_out(in_place(words), world)
-            assert done.returncode == 0, (line, done.stderr)
+            carry_out(words, world)
         elif program == "make":
-            assert words[0] in targets, line
-            assert all("=" in word for word in words[1:]), line
+            assert re.search(f"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
         elif program == "python":
             assert_module(words)
         elif program == "pip":
-            assert words[0] == "install", line
             named = re.findall(r"\[([\w-]+)\]", words[1])
-            assert set(named) <= set(extras), line
-        elif program == "eval":
-            assert run("-sc", "install=bash", cwd=world).returncode == 0
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            assert set(named) <= set(project["optional-dependencies"]), line
         else:
-            assert line in INSTALLATIONS, line
+            assert line == 'eval "$(fedpriv -sc install=bash)"'
+            assert run("-sc", "install=bash", cwd=world).returncode == 0
+        DONE.add(line)
 
 
 def assert_module(words):
-    """`python -m module ...`, or `python` with a file or a folder of this repository."""
-    if "/" in words[0]:
-        path = ROOT / words[0]
-        assert (path / "__main__.py" if path.is_dir() else path).is_file(), words
-        return
+    """`python -m module ...` of this repository."""
     words = words[words[0] == "-P" :]
     assert words[0] == "-m", words
     assert find_spec(words[1]), words
-    if words[1] == "benchmarks":
-        assert set(words[2:]) <= {module.stem for module in (ROOT / "benchmarks").glob("*.py")}
+    if words[1] == "benchmarks" and words[2:]:
+        assert find_spec(f"benchmarks.{words[2]}"), words
 
 
 def test_commands_are_found_where_they_stand():
@@ -221,16 +183,6 @@ def test_every_figure_is_on_some_page():
 
 def test_every_component_is_on_the_page_about_components():
     text = (ROOT / "docs" / "components.md").read_text()
-    for group in (
-        "data",
-        "allocator",
-        "model",
-        "algo",
-        "optimizer",
-        "mechanism",
-        "accountant",
-        "aggregation",
-        "engine",
-    ):
+    for group in GROUPS.keys() - {"tracker"}:
         for file in (conf_dir() / group).glob("*.yaml"):
             assert f"`{file.stem}`" in text, file

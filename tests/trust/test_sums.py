@@ -6,7 +6,7 @@ from parties_of_generators import Protocols, changed, run
 from queries import query_for
 from test_masked_servers import check as check_masked_server
 from test_shuffle import MESSAGE as SAID
-from test_shuffle import SHUFFLED, SHUFFLER, cheating
+from test_shuffle import SHUFFLER, cheating
 
 from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.masked import Masked, mask
@@ -48,11 +48,6 @@ def sum_with(aggregation, change):
 def test_what_is_no_vector_of_numbers_ends_a_plain_sum_with_the_silos_name(message):
     with pytest.raises(AggregationAbortedError, match="silo1"):
         sum_with(Plain(), lambda _: message)
-
-
-def test_the_largest_finite_number_moves_a_plain_sum_unseen():
-    total = sum_with(Plain(), lambda _: np.array([1.7e308, -1.7e308]))
-    assert total[0] > 1.6e308
 
 
 @pytest.mark.parametrize("lie", [np.nextafter(1, 2), -5e-324, np.nan, np.inf, -1.0])
@@ -122,16 +117,6 @@ def with_a_negative_count(sent):
 def test_counts_that_no_silo_can_have_are_refused(lie, refused):
     change = lambda sent: {SHUFFLER: lie(sent[SHUFFLER])}  # noqa: E731
     refused(lambda: cheating("silo2", SAID, change), AggregationAbortedError)
-
-
-def test_a_shuffler_moves_one_coordinate_unseen():
-    def one_more(sent):
-        wrong = sent["server"].copy()
-        wrong.flat[0] += 1
-        return {"server": wrong}
-
-    honest = cheating(SHUFFLER, SHUFFLED, lambda sent: sent).vector
-    assert np.count_nonzero(cheating(SHUFFLER, SHUFFLED, one_more).vector - honest) == 1
 
 
 def test_proofs_of_another_modulus_context_or_bit_are_refused(chance):
