@@ -76,12 +76,12 @@ def nothing_is_left():
         time.sleep(0.05)
 
 
-LONG = ("plain", "masked", "private weighting", "slots and silo states")
-"""Set-ups whose steps others have as well: secure sums are masked, and a second node's run is."""
+SHORT = "models that silos keep"
+"""The set-up that has most of the steps of the others: keys, secure sums, states of silos."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in SETUPS]
+    "name", [pytest.param(name, marks=() if name == SHORT else pytest.mark.slow) for name in SETUPS]
 )
 def test_a_run_is_that_of_one_process_to_the_bit(name, cluster, tmp_path):
     exp = experiment(*SETUPS[name])
@@ -107,7 +107,8 @@ def mortal(cls, exp):
 
 
 @pytest.mark.filterwarnings("ignore:silo1 is silent")
-@pytest.mark.parametrize("aggregation", [pytest.param("plain", marks=pytest.mark.slow), "secagg"])
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_a_process_that_dies_costs_its_round_and_the_run_goes_on(aggregation, cluster, tmp_path):
     exp = experiment("preset.n_silos=2", "rounds=4", "algo=uldp_avg", f"aggregation={aggregation}")
     train(
@@ -150,6 +151,7 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one_which_comes_back_with_
     assert len(set(pd.read_csv(tmp_path / "run" / "metrics.csv")["loss"])) == 4
 
 
+@pytest.mark.slow
 def test_a_second_node_takes_its_part(cluster, tmp_path):
     """Reserved cores do not fit one node of the two."""
     node = cluster.add_node(num_cpus=2, object_store_memory=STORE, include_dashboard=False)
