@@ -139,16 +139,6 @@ def test_only_some_keys_may_change(tmp_path):
             read_config(folder.path)
 
 
-def test_a_half_written_line_is_no_round(tmp_path):
-    folder = made(tmp_path / "run", [1, 2], completed=1)
-    for table in ("timings.csv", "metrics.csv"):
-        with open(folder.path / table, "a") as file:
-            file.write("1,0.2")  # killed while writing
-        assert folder.tables.rounds(table) == [1]
-        folder.tables.cut(table, 1)
-        assert (folder.path / table).read_text() == "round,value\n1,0.5\n"
-
-
 def test_a_marked_table_must_hold_what_was_recorded(tmp_path):
     folder = made(tmp_path / "run", [1, 2], completed=2)
     folder.append("metrics.csv", [{"round": 3, "value": 0.25}])

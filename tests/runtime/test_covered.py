@@ -7,7 +7,6 @@ import pytest
 from runs import experiment
 
 from fedpriv.aggregation.plain import Plain, PlainServer
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.rounds.query import Total
 from fedpriv.runtime import prepare
 
@@ -51,13 +50,3 @@ def test_a_sum_that_lacks_a_noise_share_changes_nothing(places, covered):
     before, result = one_round(places)
     assert result.aborted == f"the sum covers {covered} silos instead of 3"
     np.testing.assert_array_equal(before, result.state.params)
-
-
-@pytest.mark.parametrize("silos", [("silo0",), ("silo0", "silo0"), ("silo0", "silo1", "silo2")])
-def test_a_query_takes_a_total_over_as_many_silos_as_it_has_shares(silos):
-    with prepare(experiment("algo=uldp_avg", "allocator.n_silos=2")) as prepared:
-        query = prepared.queries(1)[0]
-    with pytest.raises(
-        AggregationAbortedError, match=f"covers {len(set(silos))} silos instead of 2"
-    ):
-        query.covered(Total(np.zeros(1), silos))
