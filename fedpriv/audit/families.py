@@ -23,8 +23,7 @@ from scipy.special import ndtr, ndtri
 
 from fedpriv.accountants.events import Event, leaves
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.audit.bisection import largest_refuted
-from fedpriv.audit.rates import Rates
+from fedpriv.audit.rates import Rates, largest_refuted
 from fedpriv.parties.party import silo_name
 
 LeastFalse = Callable[[float], float]

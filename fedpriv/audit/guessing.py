@@ -41,8 +41,8 @@ from dp_accounting import get_sigma_gaussian
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from fedpriv.audit.bisection import largest_refuted
 from fedpriv.audit.families import Family, GaussianFamily, LeastFalse
+from fedpriv.audit.rates import largest_refuted
 
 EPSILON_LIMIT = 64.0
 """Upper end of the search: no number of canaries that fits into memory proves as much."""

@@ -9,7 +9,6 @@ everything but the coins, the noise, and the sample if it is hidden from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,12 @@ import numpy as np
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.audit import CONFIDENCE, AuditRow, Evidence, Subject, audited
 from fedpriv.audit.bounds import guess_bound
-from fedpriv.audit.canary_groups import in_group, most_in_group
-from fedpriv.audit.candidates import bounds_whole_silos
+from fedpriv.audit.candidates import bounds_whole_silos, in_group, most_in_group
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.guessing import best_number
 from fedpriv.audit.observation import (
+    Observations,
     ObservedRun,
     noiseless,
     observed_round,
@@ -77,15 +76,14 @@ def audit_in_one_run(
         known = in_group(known, subject.group)
         coins = exp.streams.generator("one-run audit: coins").random(len(known)) < 0.5
         progress.stage(f"{subject.unit}: one run with {len(known)} canaries")
-        signals = _signals(exp, known, subject, coins, colluding, progress)
+        scores, projections = _signals(exp, known, subject, coins, colluding, progress)
 
         def evidence(row: EpsilonRow) -> dict[str, Any]:
-            signal = signals[row.observer]
             family = subject.family(row.observer)
             settings: dict[str, Any] = {"delta": delta, "confidence": CONFIDENCE, "family": family}
             number = best_number(len(coins), row.certified, **settings)
-            bound = guess_bound(signal.scores, coins, n_guesses=number, **settings)
-            estimate = estimated_epsilon(signal.projections, coins, delta, CONFIDENCE)
+            bound = guess_bound(scores[row.observer], coins, n_guesses=number, **settings)
+            estimate = estimated_epsilon(projections[row.observer], coins, delta, CONFIDENCE)
             return {
                 "bound": bound,
                 "family": family,
@@ -99,18 +97,6 @@ def audit_in_one_run(
     return audited(exp, attack, PREMISE_EFFORT, colluding, progress)
 
 
-@dataclass
-class CanarySignals:
-    """What one observer learned about each canary.
-
-    projections: (m,) sums of projections on the canaries' directions.
-    scores: (m,) scores from which coins are guessed.
-    """
-
-    projections: np.ndarray
-    scores: np.ndarray
-
-
 def _signals(
     exp: Experiment,
     known: OrthogonalCanaries,
@@ -118,17 +104,16 @@ def _signals(
     coins: np.ndarray,
     colluding: int,
     progress: AuditProgress,
-) -> dict[str, CanarySignals]:
-    """What each observer learned about each canary after all rounds of one run."""
+) -> tuple[Observations, Observations]:
+    """By observer, after all rounds of one run: the scores (m,) from which coins are guessed, and
+    the sums (m,) of projections on the canaries' directions."""
     change = with_noise_of(subject.plan)
     silos = exp.allocator.n_silos
     colluders = tuple(f"silo{silo}" for silo in range(silos - min(colluding, silos), silos))
     sampling = sampling_of(subject.events)
     seed = exp.options.seed
-    signals = {
-        row.observer: CanarySignals(np.zeros(len(coins)), np.zeros(len(coins)))
-        for row in subject.rows
-    }
+    scores = {row.observer: np.zeros(len(coins)) for row in subject.rows}
+    projections = {name: np.zeros(len(coins)) for name in scores}
     with (
         ObservedRun(known, change, colluders) as run,
         ObservedRun(known, without_plan_noise(change), colluders) as quiet_run,
@@ -139,15 +124,15 @@ def _signals(
         for number in range(1, exp.options.rounds + 1):
             for difference in observed_round(run, quiet_run, number, state):
                 state = difference.state
-                for name, signal in signals.items():
+                for name in scores:
                     x = _projections(known, difference.vectors[name], difference.silos, run)
                     hidden = sampling.get(name)
                     unit = x / lengths[name] if hidden else x
                     ratios = difference.ratios(unit, known.users, hidden)
-                    signal.scores += ratios
-                    signal.projections += x if hidden else ratios
+                    scores[name] += ratios
+                    projections[name] += x if hidden else ratios
             progress.round(number, exp.options.rounds)
-    return signals
+    return scores, projections
 
 
 def _projections(

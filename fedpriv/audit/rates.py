@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,3 +63,18 @@ def upper_limit(hits: Any, trials: int, confidence: float) -> np.ndarray:
     error = (1 - confidence) / 2
     limit = betainccinv(hits + 1, np.maximum(trials - hits, 1), error)
     return np.where(hits < trials, limit, 1.0)
+
+
+def largest_refuted(
+    refuted: Callable[[float], bool], *, low: float = 0.0, high: float, steps: int
+) -> float:
+    """The largest value in [low, high] that `refuted` excludes, never above the exact one.
+
+    A value below a refuted one is refuted too. Returns `low` if nothing is refuted.
+    """
+    if not refuted(low):
+        return low
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low

@@ -4,8 +4,9 @@ would make it true."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fedpriv.accountants.calibrate import most_rounds, smallest_noise
 from fedpriv.accountants.events import ADD_REMOVE
@@ -74,13 +75,13 @@ def judge(claim: s.PrivacyClaim) -> list[Finding]:
 
 
 def _unanswered(claim: s.PrivacyClaim, number: int) -> Finding:
-    """The finding for a statement that does not say what it promises."""
+    """The finding for a statement that does not say what it promises. Its own questions come
+    first."""
+    own = f"claims.{number}."
+    questions = tuple(sorted(claim.questions, key=lambda one: not one.path.startswith(own)))
     nothing = Certificate(math.inf, "", claim.questions)
-    own = tuple(q for q in claim.questions if q.path.startswith(f"claims.{number}."))
     named = ("?", "?", "?", math.nan, None)
-    return Finding(*named, nothing, NO_ATTACK, NO_CERTIFICATE, questions=own + tuple(
-        question for question in claim.questions if question not in own
-    ))  # fmt: skip
+    return Finding(*named, nothing, NO_ATTACK, NO_CERTIFICATE, questions=questions)
 
 
 def _finding(claim: s.PrivacyClaim, target: s.Statement, statement: s.Statement) -> Finding:
@@ -195,17 +196,17 @@ def _release_repairs(release: s.NoisyRelease) -> Iterator[tuple[str, str, s.Nois
         yield "noise.generator", s.INDEPENDENT, replace(release, noise=other)
     if release.tensors > 1:
         yield "tensors", "1 (clip jointly)", replace(release, tensors=1)
-    if release.weights != s.FIXED:
-        yield "weights", s.FIXED, replace(release, weights=s.FIXED)
-    if release.denominator != s.FIXED:
-        yield "denominator", s.FIXED, replace(release, denominator=s.FIXED)
+    for field in ("weights", "denominator"):
+        if getattr(release, field) != s.FIXED:
+            changes: dict[str, Any] = {field: s.FIXED}
+            yield field, s.FIXED, replace(release, **changes)
     if sampling.drawn == s.ONCE:
-        other_sample = replace(sampling, drawn=s.EACH_TIME)
-        yield "sampling.drawn", s.EACH_TIME, replace(release, sampling=other_sample)
+        each = replace(sampling, drawn=s.EACH_TIME)
+        yield "sampling.drawn", s.EACH_TIME, replace(release, sampling=each)
     if sampling.rule in (s.WITHOUT_REPLACEMENT, s.SHUFFLED):
         rate = sampling.batch / sampling.of
-        other_sample = s.ReleaseSampling(s.POISSON, rate, hidden_from=s.WHO)
-        changed = replace(release, sampling=other_sample, participation=release.times)
+        fresh = s.ReleaseSampling(s.POISSON, rate, hidden_from=s.WHO)
+        changed = replace(release, sampling=fresh, participation=release.times)
         yield "sampling.rule", f"{s.POISSON}, rate {rate:.4g}", changed
 
 
@@ -213,12 +214,12 @@ def _more_noise(claim: s.PrivacyClaim, statement: s.Statement) -> tuple[tuple[st
     """How much more noise, or how many fewer releases, the statement needs."""
     if not math.isfinite(certify(claim, statement).epsilon):
         return (), ""
-
-    def spent(factor: float) -> float:
-        return certify(_scaled(claim, factor), statement).epsilon
-
     try:
-        factor = smallest_noise(spent, statement.epsilon, near=2.0)
+        factor = smallest_noise(
+            lambda factor: certify(_scaled(claim, factor), statement).epsilon,
+            statement.epsilon,
+            near=2.0,
+        )
     except ConfigError:
         return (), ""
     seen = [
@@ -229,7 +230,11 @@ def _more_noise(claim: s.PrivacyClaim, statement: s.Statement) -> tuple[tuple[st
     paths = tuple(f"releases.{number}.noise.deviation" for number in seen)
     change = f"noise.deviation: {_larger(factor)} times as large"
     if len(seen) == 1:
-        fewer = most_rounds(_releases(claim, seen[0], statement), statement.epsilon, limit=10**6)
+        fewer = most_rounds(
+            lambda times: certify(_shorter(claim, seen[0], times), statement).epsilon,
+            statement.epsilon,
+            limit=10**6,
+        )
         if fewer:
             paths += (f"releases.{seen[0]}.times",)
             change += f", or releases.{seen[0]}.times: {fewer}"
@@ -251,14 +256,11 @@ def _scaled(claim: s.PrivacyClaim, factor: float) -> s.PrivacyClaim:
     return replace(claim, releases=releases)
 
 
-def _releases(claim: s.PrivacyClaim, number: int, statement: s.Statement) -> Callable[[int], float]:
+def _shorter(claim: s.PrivacyClaim, number: int, times: int) -> s.PrivacyClaim:
+    """The claim with so many releases of one entry, and a share of its participation."""
+    releases = list(claim.releases)
     release = claim.releases[number]
     assert release is not None
-
-    def spent(times: int) -> float:
-        share = math.ceil(times * release.participation / release.times)
-        fewer = replace(release, times=times, participation=share)
-        releases = (*claim.releases[:number], fewer, *claim.releases[number + 1 :])
-        return certify(replace(claim, releases=releases), statement).epsilon
-
-    return spent
+    share = math.ceil(times * release.participation / release.times)
+    releases[number] = replace(release, times=times, participation=share)
+    return replace(claim, releases=tuple(releases))

@@ -7,15 +7,15 @@ metric against epsilon.
 Runs that differ only in their seed form one line. Left panel: mean and standard deviation (n - 1)
 of the metric over seeds. Right panel: epsilon on a log axis; claimed epsilons are dashed, certified
 ones solid. A method without any guarantee has no line there; the legend names it. Where runs of one
-method differ in more than their seed, the key that differs is the colour; with --rows, each setting
-has its own row of panels. With --x epsilon there is one panel. The numbers go to a CSV file beside
-the figure.
+method differ in more than their seed, the key that differs is the colour. With --x epsilon there is
+one panel. The numbers go to a CSV file beside the figure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -40,14 +40,15 @@ from fedpriv.reports.canvas import (
     save,
     supports_suffix,
 )
-from fedpriv.reports.finished_runs import Run, find_runs
+from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
 from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.number_table import write_table
-from fedpriv.reports.panel_rows import line_names, rows_by_setting, rows_by_title
 from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("FedAvg", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
+PanelRow = tuple[str, list[Group]]
+"""Title of a row of panels, and the groups in it."""
 EPSILON_LINES = {"certified": "-", "claimed": "--"}
 LEGEND_OFFSET = 28
 """Points from an axis down to its legend: tick labels and the axis label lie between."""
@@ -80,12 +81,9 @@ def main(words: list[str]) -> None:
     parser = report_parser("fedpriv figure", __doc__, out=out_help)
     parser.add_argument("--title", default="")
     parser.add_argument("--x", choices=("round", "epsilon"), default="round", help="the x axis")
-    parser.add_argument("--rows", action="store_true", help="a row of panels for each setting")
     args = vars(parser.parse_args(words))
     folders = args.pop("folders")
     against = args.pop("x") == "epsilon"
-    rows = args.pop("rows")
-    require(not (rows and against), "--rows", "", "for --x round only")
     out = args.pop("out") or folders[0] / ("epsilon_curve.png" if against else default)
     require(
         supports_suffix(out),
@@ -95,10 +93,7 @@ def main(words: list[str]) -> None:
     )
     runs = find_runs(folders)
     with writing(out):
-        if against:
-            epsilon_curve.draw(runs, out, **args)
-        else:
-            draw(runs, out, **args, common=not rows)
+        (epsilon_curve.draw if against else draw)(runs, out, **args)
     print(out)
 
 
@@ -106,15 +101,13 @@ def main(words: list[str]) -> None:
 class GroupCurves:
     """The lines of one group.
 
-    group: its runs.
     name: in legends.
-    summary: final metric and epsilon.
+    summary: the group, its final metric and epsilon.
     curve: of the metric and the epsilons (`curves`).
     color: of its lines.
     marker: of its lines.
     """
 
-    group: Group
     name: str
     summary: GroupSummary
     curve: pd.DataFrame
@@ -126,11 +119,6 @@ class GroupCurves:
         every = max(1, len(self.curve) // 8)
         return {"color": self.color, "marker": self.marker, "ms": 3, "markevery": every, "lw": 1.2}
 
-    def with_look(self, looks: epsilon_curve.Looks) -> GroupCurves:
-        """The lines with a setting's colour and a method's marker."""
-        own = looks.line(self.group)
-        return replace(self, color=own["color"], marker=own["marker"])
-
 
 def draw(
     runs: list[Run],
@@ -141,46 +129,35 @@ def draw(
     method: str | None = None,
     title: str = "",
     row_title: Callable[[Mapping[str, Any]], str] | None = None,
-    common: bool = False,
 ) -> None:
-    """Draw both panels of every setting into `out`; write the numbers beside it.
+    """Draw both panels into `out`, with a colour for each setting; write the numbers beside it.
 
     metric, observer, method: see `summarise`.
     title: of the figure.
     row_title: for a figure that knows its settings: from a run's configuration, the title of the
-        row of panels that it belongs in.
-    common: draw all settings into one row of panels, with the key that differs as colour.
+        row of panels that it belongs in, where methods have the colours.
 
     Raises FedprivError for runs on several data sets, and for names that the runs do not have.
     """
     groups = sorted(group_runs(runs), key=lambda group: _method_order(group.method))
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
-    looks_of_settings = None
-    if row_title is not None:
-        rows = rows_by_title(groups, row_title)
-    elif common and any(group.settings for group in groups):
-        rows = [("", groups)]
-        looks_of_settings = epsilon_curve.Looks.of(groups)
-    else:
-        rows = rows_by_setting(groups)
+    settings = row_title is None and any(group.settings for group in groups)
+    looks_of_settings = epsilon_curve.Looks.of(groups) if settings else None
+    rows = [("", groups)] if row_title is None else rows_by_title(groups, row_title)
     names = line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     lines = []
     for summary in summaries:
         name = names[id(summary.group)]
-        look = looks[name]
-        own = GroupCurves(
-            summary.group,
-            name,
-            summary,
-            curves(summary, method),
-            color=f"C{look % 10}",
-            marker=MARKERS[look % len(MARKERS)],
-        )
-        lines.append(own.with_look(looks_of_settings) if looks_of_settings else own)
+        number = looks[name]
+        look = {"color": f"C{number % 10}", "marker": MARKERS[number % len(MARKERS)]}
+        if looks_of_settings is not None:
+            look = looks_of_settings.line(summary.group)
+        curve = curves(summary, method)
+        lines.append(GroupCurves(name, summary, curve, look["color"], look["marker"]))
     figure, axes = plt.subplots(len(rows), 2, layout="constrained", squeeze=False, sharey="col")
     for (setting, members), (left, right) in zip(rows, axes):
-        here = [curve for curve in lines if any(curve.group is member for member in members)]
+        here = [curve for curve in lines if any(curve.summary.group is one for one in members)]
         _draw_utility(left, here)
         _draw_epsilons(right, here, runs[0].delta)
         if looks_of_settings is not None:
@@ -190,6 +167,33 @@ def draw(
         figure.suptitle(title, fontsize=9)
     _finish(figure, summaries, out)
     _write(lines, out.with_suffix(".csv"))
+
+
+def rows_by_title(
+    groups: Sequence[Group], row_title: Callable[[Mapping[str, Any]], str]
+) -> list[PanelRow]:
+    """A row for each title, in the order of their first runs."""
+    rows: dict[str, list[Group]] = {}
+    for group in groups:
+        rows.setdefault(row_title(group.runs[0].config), []).append(group)
+
+    def first_run(row: PanelRow) -> tuple[str, tuple[int, int, str]]:
+        folders = (group.runs[0].folder for group in row[1])
+        return min((str(folder.parent), sweep_order(folder)) for folder in folders)
+
+    return sorted(rows.items(), key=first_run)
+
+
+def line_names(rows: Sequence[PanelRow]) -> dict[int, str]:
+    """By the group's id: its method, or its full name beside another group of this method."""
+    names: dict[int, str] = {}
+    for _, members in rows:
+        methods = Counter(group.method for group in members)
+        names |= {
+            id(group): group.method if methods[group.method] == 1 else group.name
+            for group in members
+        }
+    return names
 
 
 def _draw_utility(axis: Axes, curves: Sequence[GroupCurves]) -> None:
@@ -304,7 +308,7 @@ def _count(numbers: Collection[Any], noun: str) -> str:
 def _write(lines: Sequence[GroupCurves], path: Path) -> None:
     """A row for each group and round; a missing value is empty."""
     rows = [
-        [*row, *one.group.digests]
+        [*row, *one.summary.group.digests]
         for one in lines
         for row in curve_rows(one.summary, one.curve, list(EPSILON_LINES))
     ]

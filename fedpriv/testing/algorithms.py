@@ -18,14 +18,13 @@ A measurement on one data set can refute a declaration. It cannot prove it for a
 >>> from fedpriv.testing import check_algorithm, experiment
 >>> algo = experiment("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_users=8").algo
 >>> report = check_algorithm(algo)
->>> report.checked[3:]
-('rounds', 'stability', 'file', 'update: user, add/remove')
+>>> report.checked
+('weights', 'rounds', 'stability', 'file', 'update: user, add/remove')
 """
 
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,7 +42,6 @@ from fedpriv.testing.noise_checks import (
     check_noise,
     declarations,
     measured_noise,
-    public_plan,
     senders,
 )
 from fedpriv.testing.sensitivity import distances
@@ -104,18 +102,7 @@ def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
 
 def _rules() -> tuple[Callable[[Experiment], None], ...]:
     """All rules, in the order of their cost. The docstring of each says what it checks."""
-    return _is_configuration, _weights, _queries, _rounds, _stability, _file
-
-
-def _is_configuration(exp: Experiment) -> None:
-    """The algorithm is frozen, comparable and picklable, and has a label."""
-    algo = exp.algo
-    demand(pickle.loads(pickle.dumps(algo)) == algo, "pickle does not restore it")
-    demand(bool(algo.label), "has no label")
-    demand(
-        type(algo).__dataclass_params__.frozen,  # type: ignore[attr-defined]
-        "is not a frozen dataclass",
-    )
+    return _weights, _rounds, _stability, _file
 
 
 def _weights(exp: Experiment) -> None:
@@ -134,32 +121,6 @@ def _weights(exp: Experiment) -> None:
             bool(weights.min() >= 0) and worst <= 1 + 1e-12,
             f"weights of a unit add up to {worst:g}: at most 1",
         )
-
-
-def _queries(exp: Experiment) -> None:
-    """Planning is repeatable, gives queries different names, and has events for every observer."""
-    plan = public_plan(exp)
-    observers = {observer.name for observer in plan.threat_model.observers}
-    for number in (1, 2):
-        one, two = (exp.algo.queries(number, plan) for _ in range(2))
-        demand(
-            [q.events for q in one] == [q.events for q in two],
-            "planning the same round twice gives different events",
-        )
-        names = [query.name for query in one]
-        demand(
-            len(set(names)) == len(names), f"queries of a round share a name: {', '.join(names)}"
-        )
-        demand(
-            set(names) <= set(plan.query_parameters), f"queries {names} without their own mechanism"
-        )
-        for query in one:
-            missing = observers - {event.observer for event in query.events}
-            demand(not missing, f"query {query.name} has no event for {', '.join(sorted(missing))}")
-            demand(
-                0 < query.n_summed <= len(query.invited),
-                f"a sum over {query.n_summed} of {query.invited}",
-            )
 
 
 def _rounds(exp: Experiment) -> None:

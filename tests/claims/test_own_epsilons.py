@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from claim_examples import EVERYBODY, changed
+from claim_examples import DP_SGD, changed
 
 import fedpriv
 from fedpriv.claims.certificates import certify
@@ -16,48 +16,18 @@ SILOS = 5
 def claim(noise, rate, rounds):
     """ULDP-AVG: users are clipped, silos share the noise, only the model's observer does not learn
     the sample."""
-    return {
-        "schema": "fedpriv-claim/1",
-        "claims": [
-            {
-                "epsilon": 1.0,
-                "delta": 1e-5,
-                "unit": "user",
-                "adjacency": "add/remove",
-                "observer": "server",
-            }
-        ],
-        "complete": True,
-        "choices": "none",
-        "population": {"user": {"contributors": 1, "scopes": 1}},
-        "releases": [
-            {
-                "scope": "all",
-                "contributor": "user",
-                "times": rounds,
-                "participation": rounds,
-                "clip": 1.0,
-                "tensors": 1,
-                "weight": 1.0,
-                "weights": "fixed",
-                "denominator": "fixed",
-                "noise": {
-                    "mechanism": "gaussian",
-                    "deviation": noise / math.sqrt(SILOS),
-                    "added_by": "clients",
-                    "shares": SILOS,
-                    "generator": "independent",
-                },
-                "sampling": {
-                    "rule": "poisson",
-                    "rate": rate,
-                    "drawn": "each time",
-                    "hidden_from": ["released model"],
-                },
-                "seen": dict.fromkeys(EVERYBODY, "sum"),
-            }
-        ],
-    }
+    sampling = {"rate": rate, "hidden_from": ["released model"]}
+    added = {"deviation": noise / math.sqrt(SILOS), "added_by": "clients", "shares": SILOS}
+    return changed(
+        DP_SGD,
+        claims__0__unit="user",
+        population={"user": {"contributors": 1, "scopes": 1}},
+        releases__0__contributor="user",
+        releases__0__times=rounds,
+        releases__0__participation=rounds,
+        releases__0__noise=DP_SGD["releases"][0]["noise"] | added,
+        releases__0__sampling=DP_SGD["releases"][0]["sampling"] | sampling,
+    )
 
 
 def compare(noises, rates, rounds):

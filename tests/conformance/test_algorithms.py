@@ -92,8 +92,8 @@ def test_keeps_every_rule(algo, monkeypatch):
     monkeypatch.setattr(noise_checks, "SEEDS", 10)
     exp = small(f"algo={algo}")
     checked = check_algorithm(exp.algo)
-    assert {"weights", "queries", "rounds", "stability", "file"} <= set(checked.checked)
-    assert len(checked.checked) == 6 + (algo in ENFORCED) or algo not in ENFORCED
+    assert {"weights", "rounds", "stability", "file"} <= set(checked.checked)
+    assert len(checked.checked) == 4 + (algo in ENFORCED) or algo not in ENFORCED
     assert checked.declared == ()
 
 

@@ -15,38 +15,26 @@ def test_seeds_are_one_group_whatever_ran_them(tmp_path):
     assert (group.name, group.seeds) == ("ULDP-AVG", (1, 3))
 
 
-def test_groups_are_named_by_the_keys_that_differ(tmp_path):
-    for place, (label, algo) in enumerate(
-        [
-            ("AVG", {"clip": 1, "lr": 0.5}),
-            ("AVG", {"clip": 2.0, "lr": 0.5}),
-            ("FedAvg", {"lr": 0.1}),
-        ]
-    ):
-        fake_run(tmp_path / str(place), label, VALUES, EPSILON, **algo)
-    assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
-        "AVG, clip=1",
-        "AVG, clip=2",
-        "FedAvg",
-    ]
+NAMED = [
+    (
+        [("AVG", 3, {"clip": 1}), ("AVG", 3, {"clip": 2.0}), ("FedAvg", 3, {"lr": 0.1})],
+        ["AVG, clip=1", "AVG, clip=2", "FedAvg"],
+    ),
+    # What belongs to no method is always named.
+    ([("AVG", 3, {}), ("FedAvg", 2, {})], ["AVG, rounds=2", "FedAvg, rounds=1"]),
+    # Also where one group lacks a key that another has.
+    (
+        [("AVG", 3, {}), ("AVG", 3, {"rate": 0.5}), ("AVG", 3, {"rate": 0.5, "clip": 0.5})],
+        ["AVG", "AVG, rate=0.5", "AVG, rate=0.5, clip=0.5"],
+    ),
+]
 
 
-def test_what_belongs_to_no_method_is_always_named(tmp_path):
-    fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
-    fake_run(tmp_path / "1", "FedAvg", VALUES[:2], EPSILON)
-    assert [group.name for group in group_runs(find_runs([tmp_path]))] == [
-        "AVG, rounds=2",
-        "FedAvg, rounds=1",
-    ]
-
-
-def test_every_group_has_a_name_of_its_own(tmp_path):
-    """Also where one group lacks a key that another has."""
-    fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
-    fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, rate=0.5)
-    fake_run(tmp_path / "2", "AVG", VALUES, EPSILON, rate=0.5, clip=0.5)
-    names = [group.name for group in group_runs(find_runs([tmp_path]))]
-    assert len(set(names)) == 3
+@pytest.mark.parametrize(("runs", "names"), NAMED)
+def test_groups_are_named_by_the_keys_that_differ(tmp_path, runs, names):
+    for place, (label, values, algo) in enumerate(runs):
+        fake_run(tmp_path / str(place), label, VALUES[:values], EPSILON, **algo)
+    assert [group.name for group in group_runs(find_runs([tmp_path]))] == names
 
 
 def test_five_and_five_point_zero_are_one_setting():

@@ -1,6 +1,8 @@
 """Silos that die at any moment: what the living and the run remember afterwards fits every sum."""
 
 import random
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,21 +18,22 @@ from scripts.fault_scenarios import STATEFUL, TINY
 ROUNDS = (1, 2)
 
 
+MADE = {
+    "drop": lambda rng, where: drop(**where),
+    "delay": lambda rng, where: delay(rng.randint(1, 3), **where),
+    "duplicate": lambda rng, where: duplicate(**where),
+    "alter": lambda rng, where: alter(partial(flip_bit, random.Random(1)), **where),
+    "forge": lambda rng, where: forge(lambda content: content, **where),
+}
+
+
 def schedule(rng, parties):
     """Some faults and one or two deaths."""
-    where = lambda: {  # noqa: E731
-        "exchange": rng.randint(0, 4),
-        "sender": rng.choice(parties),
-        "step": rng.choice([None, *range(8)]),
-    }
-    made = {
-        "drop": lambda: drop(**where()),
-        "delay": lambda: delay(rng.randint(1, 3), **where()),
-        "duplicate": lambda: duplicate(**where()),
-        "alter": lambda: alter(lambda message: flip_bit(random.Random(1), message), **where()),
-        "forge": lambda: forge(lambda content: content, **where()),
-    }
-    faults = [made[rng.choice([*made])]() for _ in range(rng.randint(0, 2))]
+    faults = []
+    for _ in range(rng.randint(0, 2)):
+        make = MADE[rng.choice([*MADE])]
+        where = {"exchange": rng.randint(0, 4), "sender": rng.choice(parties)}
+        faults.append(make(rng, where | {"step": rng.choice([None, *range(8)])}))
     deaths = [
         Death(rng.choice(parties), rng.randint(0, 3), rng.randint(0, 8))
         for _ in range(rng.randint(1, 2))
@@ -73,8 +76,6 @@ def test_none_of_many_deaths_makes_anybody_remember_something_wrong(name):
 def test_a_silo_that_dies_after_its_message_leaves_the_controls_consistent(aggregation, wake):
     """SCAFFOLD's c is the mean of all c_i after every round: a sum whose silo died before it stored
     its own c_i is no sum."""
-    from dataclasses import replace
-
     exp = experiment(*TINY.split(), "algo=scaffold", f"aggregation={aggregation}")
     engine = Mortal((Death("silo1", exchange=2, wake=wake),))
     aborts = []

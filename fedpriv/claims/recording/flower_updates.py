@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
 from fedpriv.claims.recording.recording import Recording
 
+Given = Mapping[str, Any]
+"""Arguments of a call, by name."""
 MODULES = (
     "flwr.clientapp.mod",
     "flwr.serverapp.strategy",
@@ -117,59 +120,44 @@ class Seen:
 
 
 class Observer:
-    """Wraps Flower's functions; a wrapper calls the function with what it got."""
+    """Sees what Flower's functions are called with: each method is named as its function, and gets
+    the function's module and arguments."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.seen = Seen()
         self.local = False
 
-    def compute_clip_model_update(self, function: Any, place: str, *args: Any, **named: Any) -> Any:
+    def compute_clip_model_update(self, place: str, given: Given) -> None:
         """A clip to a fixed bound."""
-        bound = named.get("clipping_norm", args[2] if len(args) > 2 else None)
-        self.seen.clips.append(float(bound) if bound is not None else None)
-        return function(*args, **named)
+        self.seen.clips.append(float(given["clipping_norm"]))
 
-    def compute_adaptive_clip_model_update(
-        self, function: Any, place: str, *args: Any, **named: Any
-    ) -> Any:
+    def compute_adaptive_clip_model_update(self, place: str, given: Given) -> None:
         """A clip to a bound that follows the data."""
         self.seen.clips.append(None)
-        return function(*args, **named)
 
-    def aggregate_arrayrecords(self, function: Any, place: str, *args: Any, **named: Any) -> Any:
+    def aggregate_arrayrecords(self, place: str, given: Given) -> None:
         """The average of messages, with weights that they carry."""
-        records = named.get("records", args[0] if args else ())
-        key = named.get("weighting_metric_name", args[1] if len(args) > 1 else None)
-        self._average([float(next(iter(one.metric_records.values()))[key]) for one in records])
-        return function(*args, **named)
+        key = given["weighting_metric_name"]
+        self._average([next(iter(one.metric_records.values()))[key] for one in given["records"]])
 
-    def aggregate(self, function: Any, place: str, results: Any, *args: Any, **named: Any) -> Any:
+    def aggregate(self, place: str, given: Given) -> None:
         """The average of (arrays, number of records), in strategies of before messages."""
-        self._average([float(count) for _, count in results])
-        return function(results, *args, **named)
+        self._average([count for _, count in given["results"]])
 
-    def add_localdp_gaussian_noise_to_params(
-        self, function: Any, place: str, *args: Any, **named: Any
-    ) -> Any:
-        """A client's own noise, in versions whose modifier lets another module add it."""
+    def add_localdp_gaussian_noise_to_params(self, place: str, given: Given) -> None:
+        """A client's own noise, in versions whose modifier lets another module add it next."""
         self.local = True
-        try:
-            return function(*args, **named)
-        finally:
-            self.local = False
 
-    def add_gaussian_noise_inplace(
-        self, function: Any, place: str, *args: Any, **named: Any
-    ) -> Any:
+    def add_gaussian_noise_inplace(self, place: str, given: Given) -> None:
         """Noise: the end of a step."""
-        deviation = float(named.get("std_dev", args[1] if len(args) > 1 else 0.0))
-        seen, self.seen = self.seen, Seen()
-        self.recording.count(seen.step(deviation, not (self.local or ".mod" in place)))
-        return function(*args, **named)
+        by_server = not (self.local or ".mod" in place)
+        step = self.seen.step(float(given["std_dev"]), by_server)
+        self.seen, self.local = Seen(), False
+        self.recording.count(step)
 
     def _average(self, weights: Sequence[float]) -> None:
-        total = sum(weights)
+        total = float(sum(weights))
         self.seen.replies = len(weights)
         self.seen.weight = max(weights) / total if total > 0 else None
 
@@ -202,9 +190,14 @@ def observe_flower(recording: Recording) -> Iterator[None]:
             setattr(module, name, function)
 
 
-def _wrapped(observe: Callable[..., Any], function: Callable[..., Any], place: str) -> Any:
+def _wrapped(
+    observe: Callable[[str, Given], None], function: Callable[..., Any], place: str
+) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
     @functools.wraps(function)
     def observed(*args: Any, **named: Any) -> Any:
-        return observe(function, place, *args, **named)
+        observe(place, signature.bind(*args, **named).arguments)
+        return function(*args, **named)
 
     return observed

@@ -60,6 +60,10 @@ def _check(what: str, result: str, why: str = "") -> Facts:
     return {"what": what, "result": result, "why": why}
 
 
+def _agreement(what: str, agrees: bool, otherwise: str) -> Facts:
+    return _check(what, AGREES) if agrees else _check(what, CONTRADICTS, otherwise)
+
+
 def _labels(facts: Facts, settings: Mapping[str, Any]) -> Iterator[Facts]:
     """status.json against config.yaml and epsilon.csv."""
     for name in ("randomness", "rounds"):
@@ -67,16 +71,11 @@ def _labels(facts: Facts, settings: Mapping[str, Any]) -> Iterator[Facts]:
         stored, said = files.text(settings.get(name)), files.text(facts[name])
         if not settings:
             yield _check(what, UNKNOWN, "there is no config.yaml")
-        elif stored == said:
-            yield _check(what, AGREES)
         else:
-            yield _check(what, CONTRADICTS, f"{said or 'nothing'} and {stored or 'nothing'}")
+            yield _agreement(what, stored == said, f"{said or 'nothing'} and {stored or 'nothing'}")
     what = "dp_valid in status.json and the certificate in epsilon.csv"
     why = _not_private(facts)
-    if facts["dp_valid"] and why:
-        yield _check(what, CONTRADICTS, f"dp_valid is true, but {why}")
-    else:
-        yield _check(what, AGREES)
+    yield _agreement(what, not (facts["dp_valid"] and why), f"dp_valid is true, but {why}")
 
 
 def _not_private(facts: Facts) -> str:
@@ -110,11 +109,8 @@ def _checkpoint(folder: Path) -> Iterator[Facts]:
     except (FedprivError, OSError, ValueError) as error:
         yield _check(what, CONTRADICTS, files.text(error))
         return
-    altered = [f"config.yaml ({key})" for key in changed] + others
-    if altered:
-        yield _check(what, CONTRADICTS, f"changed since: {', '.join(map(files.text, altered))}")
-    else:
-        yield _check(what, AGREES)
+    altered = ", ".join(map(files.text, [*(f"config.yaml ({key})" for key in changed), *others]))
+    yield _agreement(what, not altered, f"changed since: {altered}")
 
 
 def _unchanged(path: Path, mark: tuple[int, str] | None) -> bool:
@@ -135,10 +131,8 @@ def _epsilons(folder: Path, facts: Facts) -> Facts:
         known, why = _recomputed(folder, facts)
     except DataError:  # its text may show what a file on this machine holds
         return _check(what, UNKNOWN, "the schema of the table could not be read")
-    except FedprivError as error:
-        return _check(what, UNKNOWN, files.text(error))
-    except (ValueError, TypeError, KeyError, ArithmeticError, MemoryError) as error:
-        return _check(what, UNKNOWN, files.text(f"{type(error).__name__}: {error}"))
+    except (FedprivError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError) as error:
+        known, why = {}, files.text(f"{type(error).__name__}: {error}")
     if why:
         return _check(what, UNKNOWN, why)
     wrong = []
@@ -148,7 +142,7 @@ def _epsilons(folder: Path, facts: Facts) -> Facts:
         anew = known.get(about, math.inf)
         if stated < anew * (1 - CLOSE):
             wrong.append(f"{row['observer']}, {row['unit']}: {stated:.6g} stated, {anew:.6g} anew")
-    return _check(what, CONTRADICTS, "; ".join(wrong)) if wrong else _check(what, AGREES)
+    return _agreement(what, not wrong, "; ".join(wrong))
 
 
 def _recomputed(folder: Path, facts: Facts) -> tuple[dict[tuple[str, ...], float], str]:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
+from typing import Any
 
 import fedpriv
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.audits import audit_facts
 from fedpriv.reports.assessment.checks import checks, contradictions
-from fedpriv.reports.assessment.comparison import comparison
+from fedpriv.reports.assessment.folder_files import text
 from fedpriv.reports.assessment.plain_words import gloss
 from fedpriv.reports.assessment.run_facts import Facts, headline, run_facts
-from fedpriv.reports.finished_runs import sweep_order
+from fedpriv.reports.finished_runs import find_runs, sweep_order
+from fedpriv.reports.report import Report
+from fedpriv.reports.summary import curve_of
 
 SCHEMA = "fedpriv-report/1"
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
@@ -170,3 +174,38 @@ def renderer_digest() -> str:
 def embedded(values: Facts) -> str:
     """Contents as the text that a page carries: canonical JSON in one line."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def comparison(folder: Path) -> Facts:
+    """Rows of groups of runs that differ in their seed alone, and notes; or why there are none."""
+    try:
+        report = Report.of(find_runs([folder], lambda line: None))
+    except FedprivError as error:
+        return {"why_not": text(error), "columns": [], "rows": [], "notes": [], "groups": []}
+    frame = report.shown()
+    return {
+        "why_not": "",
+        "columns": [text(name) for name in frame.columns],
+        "rows": [[text(cell) for cell in row] for row in frame.values.tolist()],
+        "notes": [text(note) for note in report.notes()],
+        "groups": [
+            {
+                "name": text(summary.group.name),
+                "metric": text(summary.metric),
+                "label": text(summary.label),
+                "mean": _plain(summary.mean),
+                "sd": _plain(summary.sd),
+                "n": summary.n,
+                "certified": _plain(summary.certified),
+                "claimed": _plain(summary.claimed),
+                "curve": curve_of(summary)[["certified", "mean"]]
+                .rename(columns={"mean": "metric"})
+                .to_dict("records"),
+            }
+            for summary in report.summaries
+        ],
+    }
+
+
+def _plain(value: float) -> Any:
+    return None if math.isnan(value) else "inf" if math.isinf(value) else value

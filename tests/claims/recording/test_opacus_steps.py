@@ -19,6 +19,9 @@ from fedpriv.errors import ConfigError
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+LAYERS = {"max_grad_norm": [3.0, 4.0], "clipping": "per_layer"}
+
+
 def private(**settings):
     """A model, an optimizer, a loader of Opacus, and the loader that it was made from."""
     torch.manual_seed(3)
@@ -52,12 +55,27 @@ def recorded(**settings):
     return recording.as_data()
 
 
-def test_steps_bounds_noise_and_rates_are_counted():
-    [release] = recorded()["releases"]
-    assert (release["times"], release["clip"]) == (10, 1.2)
-    assert release["noise"]["deviation"] == pytest.approx(1.8)
-    assert release["sampling"]["rate"] == 0.2
-    assert release["noise"]["generator"] == release["scope"] == "unknown"
+UNKNOWN = {"rule": "unknown"}
+RECORDED = [
+    ({}, {"times": 10, "clip": 1.2, "scope": "unknown"}, {"deviation": pytest.approx(1.8)}, 0.2),
+    (LAYERS, {"clip": pytest.approx(5.0)}, {"deviation": pytest.approx(7.5)}, 0.2),
+    ({"poisson_sampling": False}, {"sampling": UNKNOWN}, {}, None),
+    (
+        {"batches_a_step": 2, "poisson_sampling": False},
+        {"sampling": UNKNOWN, "clip": "unknown"},
+        {},
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected", "noise", "rate"), RECORDED)
+def test_steps_bounds_noise_and_rates_are_counted(settings, expected, noise, rate):
+    """Bounds per layer count by their norm; other samples are not called Poisson."""
+    [release] = recorded(**settings)["releases"]
+    assert release | expected == release
+    assert release["noise"] | noise | {"generator": "unknown"} == release["noise"]
+    assert release["sampling"].get("rate") == rate
 
 
 def test_recording_changes_no_bit():
@@ -96,20 +114,6 @@ def test_a_recorded_claim_is_the_one_written_by_hand(tmp_path):
     accountant = dp.pld.PLDAccountant()
     accountant.compose(dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(1.5)), 10)
     assert found.certified.epsilon == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-3)
-
-
-def test_bounds_per_layer_count_by_their_norm():
-    [release] = recorded(max_grad_norm=[3.0, 4.0], clipping="per_layer")["releases"]
-    assert release["clip"] == pytest.approx(5.0)
-    assert release["noise"]["deviation"] == pytest.approx(7.5)
-
-
-def test_other_samples_are_not_called_poisson():
-    [fixed] = recorded(poisson_sampling=False)["releases"]
-    assert fixed["sampling"] == {"rule": "unknown"}
-    [several] = recorded(batches_a_step=2, poisson_sampling=False)["releases"]
-    assert several["sampling"] == {"rule": "unknown"}
-    assert several["clip"] == "unknown"
 
 
 def test_steps_after_the_recording_are_not_counted_and_one_at_a_time():
@@ -215,9 +219,6 @@ def test_an_optimizer_of_before_spends_any_budget():
         said = pytest.raises(BudgetSpentError, match="after 0 steps")
         with said, fedpriv.record(budget=1e3, delta=1e-5):
             step(model, optimizer, x, y)
-
-
-LAYERS = {"max_grad_norm": [3.0, 4.0], "clipping": "per_layer"}
 
 
 @pytest.mark.parametrize("settings", [LAYERS, {"grad_sample_mode": "ghost"}])

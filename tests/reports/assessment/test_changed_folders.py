@@ -47,17 +47,14 @@ def test_runs_of_two_methods_may_have_folders_of_one_name(folder, values):
     assert found == ["two/seed=0/status.json: changed"]
 
 
-def test_an_audit_that_was_changed_is_named(folder, values):
+def test_an_audit_that_was_changed_and_a_file_that_was_added_are_named(folder, values):
     (folder / "audit").mkdir()
     path = folder / "audit" / "audit.json"
     path.write_text("{}")
-    audits = [{"folder": "audit", "file": file_digest(path)}]
-    assert not changed_files(values | {"audits": audits}, folder)
+    values = values | {"audits": [{"folder": "audit", "file": file_digest(path)}]}
+    assert not changed_files(values, folder)
     path.write_text('{"jobs": []}')
-    assert changed_files(values | {"audits": audits}, folder) == ["audit/audit.json: changed"]
-
-
-def test_a_file_that_was_added_is_named(folder, values):
     (folder / "run" / "model.safetensors").write_bytes(b"another model")
     (folder / "run" / "notes.txt").write_text("of no report")
-    assert changed_files(values, folder) == ["run/model.safetensors: not in the report"]
+    expected = ["audit/audit.json: changed", "run/model.safetensors: not in the report"]
+    assert changed_files(values, folder) == expected
