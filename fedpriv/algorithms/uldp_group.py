@@ -99,7 +99,7 @@ class UldpGroup(WholeSilo):
         )
         return select(allocation, k, group, self.group_size)
 
-    def _steps(self, records: int) -> tuple[int, float]:
+    def steps(self, records: int) -> tuple[int, float]:
         """The number of a silo's DP-SGD steps in a round, and the sampling rate of each step."""
         batches = math.ceil(records / self.batch_size)
         return self.local_epochs * batches, 1 / batches if batches else 0.0
@@ -125,7 +125,7 @@ class UldpGroup(WholeSilo):
         )
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
-        return (Request(DpSgdNoise(self._steps)),)
+        return (Request(DpSgdNoise(self.steps)),)
 
     def claim(self, view: ObservedRelease) -> DpEvent | None:
         if not view.mechanism.clips:
@@ -151,7 +151,7 @@ class UldpGroup(WholeSilo):
         federation = silo.plan.federation
         records = silo.public_records
         group = federation.records_per_draw
-        steps, rate = self._steps(records)
+        steps, rate = self.steps(records)
         if not steps:
             return
         units = data.records[::group]  # a group draws as its first record

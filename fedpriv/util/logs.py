@@ -12,17 +12,8 @@ RUN_LOG = "run.log"
 LOGGER = logging.getLogger("fedpriv")
 
 
-class _ThreadLog(logging.FileHandler):
-    """Writes the lines of the thread that made it: in a sweep side by side, each run has a thread.
-    A log that cannot be written does not end the run."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, delay=True)
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        self._thread = threading.get_ident()
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        return record.thread == self._thread and bool(super().handle(record))
+class _Log(logging.FileHandler):
+    """A log that cannot be written does not end the run."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
@@ -34,8 +25,12 @@ class _ThreadLog(logging.FileHandler):
 
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Context in which this thread's log lines, from INFO on, are appended to the folder's log."""
-    log = _ThreadLog(folder / RUN_LOG)
+    """Context in which this thread's log lines, from INFO on, are appended to the folder's log: in
+    a sweep side by side, each run has a thread."""
+    thread = threading.get_ident()
+    log = _Log(folder / RUN_LOG, delay=True)
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addFilter(lambda record: record.thread == thread)
     if LOGGER.level == logging.NOTSET:
         LOGGER.setLevel(logging.INFO)
     LOGGER.addHandler(log)

@@ -29,17 +29,24 @@ _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times as fast as SafeLoader, if PyYAML was built with libyaml."""
 
 
-def require_regular(path: Path, most: int) -> None:
+def require_regular(path: Path | int, most: int) -> None:
     """Raise ValueError for anything but a regular file of at most `most` bytes, OSError for a file
-    that does not exist."""
-    _require_regular(os.stat(path), most)
+    that does not exist.
+
+    path: of the file, or the number of an open one.
+    """
+    about = os.stat(path)
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError("it is not a regular file")
+    if about.st_size > most:
+        raise ValueError(f"it has {about.st_size} bytes; at most {most} are read")
 
 
 def read_bytes(path: Path, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes. Raises ValueError or OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would otherwise block
     with os.fdopen(handle, "rb") as file:
-        _require_regular(os.fstat(handle), most)
+        require_regular(handle, most)
         return file.read(most)
 
 
@@ -114,10 +121,3 @@ def links_and_devices(folder: Path) -> Iterator[Path]:
             alone = stat.S_ISREG(about.st_mode) and about.st_nlink <= 1
             if not alone and not stat.S_ISDIR(about.st_mode):
                 yield Path(entry.path)
-
-
-def _require_regular(about: os.stat_result, most: int) -> None:
-    if not stat.S_ISREG(about.st_mode):
-        raise ValueError("it is not a regular file")
-    if about.st_size > most:
-        raise ValueError(f"it has {about.st_size} bytes; at most {most} are read")

@@ -242,42 +242,6 @@ def test_damage_is_seen(layout, roots, small_is_official, monkeypatch, tmp_path)
     assert found.count("refused") + found.count("warned") >= 4
 
 
-def changed_leaf(root, part, change):
-    """Apply `change` to the content of a part's file."""
-    [path] = (root / "data" / part).glob("*.json")
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize("pixel", [None, 10, -0.1, True, float("nan"), "0.5"])
-def test_a_pixel_outside_its_range_is_one_line(pixel, tmp_path):
-    write_femnist(tmp_path / "femnist" / "data")
-
-    def change(content):
-        content["user_data"]["f03"]["x"][2][5] = pixel
-
-    changed_leaf(tmp_path / "femnist", "train", change)
-    with pytest.raises(DataError, match="user f03: expected pixels from 0 to 1"):
-        Femnist(str(tmp_path)).load(Streams(0))
-
-
-def test_users_without_test_records_train(tmp_path):
-    """LEAF leaves users out of the test files that have too few records."""
-    write_femnist(tmp_path / "femnist" / "data")
-
-    def leave_out(content):
-        content["users"].remove("f03")
-        content["num_samples"].pop()
-        del content["user_data"]["f03"]
-        content["num_samples"] = [len(own["y"]) for own in content["user_data"].values()]
-
-    changed_leaf(tmp_path / "femnist", "test", leave_out)
-    corpus = Femnist(str(tmp_path)).load(Streams(0))
-    assert len(np.unique(corpus.train.user)) == 12
-    assert len(np.unique(corpus.test.user)) == 11
-
-
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_a_split_without_a_part_is_one_line(part, tmp_path):
     write_tcga(tmp_path)

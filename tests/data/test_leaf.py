@@ -85,6 +85,30 @@ def test_damaged_files_are_refused_in_one_line(root, change, why):
     refused(lambda: Femnist(str(root)).load(Streams(0)), why, root)
 
 
+@pytest.mark.parametrize("pixel", [None, 10, -0.1, True, float("nan"), "0.5"])
+def test_a_pixel_outside_its_range_is_one_line(root, pixel):
+    def change(content):
+        content["user_data"]["f01"]["x"][2][5] = pixel
+
+    damaged(root / "femnist" / "data", "train", change)
+    refused(lambda: Femnist(str(root)).load(Streams(0)), "user f01: expected pixels from 0 to 1")
+
+
+def test_users_without_test_records_train(root):
+    """LEAF leaves users out of the test files that have too few records."""
+
+    def leave_out(content):
+        place = content["users"].index("f01")
+        for key in ("users", "num_samples"):
+            del content[key][place]
+        del content["user_data"]["f01"]
+
+    damaged(root / "femnist" / "data", "test", leave_out)
+    corpus = Femnist(str(root)).load(Streams(0))
+    assert set(corpus.train.user) == {0, 1, 2}
+    assert set(corpus.test.user) == {0, 2}
+
+
 def test_other_damage_is_refused_too(root, tmp_path):
     folder = root / "femnist" / "data"
     write_leaf(folder, "train", {"f00": ([], [])}, name="twice.json")

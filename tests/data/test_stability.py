@@ -229,28 +229,10 @@ def test_a_median_k_moves_records_of_others(tmp_path):
 def test_truncation_in_pairs_shifts_several_records(tmp_path):
     """The pairs of a user shift; what differs is still this user's alone."""
     run = natural(Table, at_most(10, group=2))
-
-    def in_pairs(file):
-        """Pairs that train: {first line: (user, silo, second line)}."""
-        own = Table(str(file))
-        kept = run(file)
-        order = [int(line) for line in own.load(Streams(0)).train.x[:, 1] if int(line) in kept]
-        found, waiting = {}, {}
-        for line in order:
-            place = kept[line][:2]
-            if place in waiting:
-                found[waiting.pop(place)] = (*place, line)
-            else:
-                waiting[place] = line
-        assert not waiting
-        return found
-
     declared = Stability(LOADED).then(truncation(10, group=2))
-    worst = measured(tmp_path, in_pairs, ROWS)
-    assert worst.users == 1
-    assert 1 < worst.rows <= 2 * 10 // 2
     found = measured(tmp_path, run, ROWS)
-    assert found.rows <= declared.of("record", ADD_REMOVE).rows == 20
+    assert found.users == 1
+    assert 2 < found.rows <= declared.of("record", ADD_REMOVE).rows == 20
     assert measured(tmp_path, run, USERS).rows <= declared.of("user", ADD_REMOVE).rows == 10
 
 
@@ -318,10 +300,6 @@ def test_a_large_silos_local_test_moves_no_other_record(relation):
     assert max(d.rows for d in found) <= own.rows
     assert not any(d.swaps for d in found)
     assert relation == USERS or max(d.rows for d in found) == 1 == own.rows
-
-
-def test_a_records_coin_does_not_depend_on_how_many_there_are():
-    np.testing.assert_array_equal(coins(1000)[:600], coins(600))
 
 
 @pytest.mark.parametrize(
