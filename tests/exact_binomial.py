@@ -12,6 +12,14 @@ _WINDOW = 12.0
 """Standard deviations around the mean that exact sums cover; the rest has mass 1e-30."""
 
 
+def level_variance(encoding, vectors: np.ndarray) -> np.ndarray:
+    """Variance of each coordinate of a decoded sum of `vectors` (n, d) as levels: (d,) float64."""
+    above = (vectors / encoding.unit + encoding.levels / 2) % 1.0
+    bits = encoding.parties * encoding.trials * VARIANCE
+    spread: np.ndarray = (above * (1 - above)).sum(axis=0) + bits
+    return spread * encoding.unit**2
+
+
 def shifted_delta(trials: int, shift: int, epsilon: float) -> float:
     """Exact delta at `epsilon` of Bin(trials, 1/4) against the same plus `shift`, both directions,
     up to 1e-30."""

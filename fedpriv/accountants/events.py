@@ -102,12 +102,6 @@ class Event:
         """The unit, with its group if there are several."""
         return f"{self.unit} ({self.group})" if self.group else self.unit
 
-    def __post_init__(self) -> None:
-        if self.adjacency not in (ADD_REMOVE, REPLACE):
-            raise ValueError(
-                f"adjacency {self.adjacency!r} is neither {ADD_REMOVE!r} nor {REPLACE!r}"
-            )
-
 
 def leaves(composition: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | None:
     """The basic mechanisms in `composition` with their counts; None if one of them is not private.
@@ -121,8 +115,6 @@ def leaves(composition: Iterable[tuple[DpEvent, int]]) -> dict[DpEvent, int] | N
     todo = list(composition)
     while todo:
         event, count = todo.pop()
-        if count < 0:
-            raise ValueError(f"{event} cannot happen {count} times")
         if isinstance(event, dp.SelfComposedDpEvent):
             todo.append((event.event, event.count * count))
         elif isinstance(event, dp.ComposedDpEvent):

@@ -122,11 +122,6 @@ class Ed25519Signer:
 
     signature_bytes = SIGNATURE_BYTES
 
-    @classmethod
-    def of(cls, key: SigningKey, keys: Mapping[str, bytes]) -> Ed25519Signer:
-        """A signer from its own key and everybody's verification keys, as bytes by name."""
-        return cls(key, {name: VerificationKey(raw) for name, raw in keys.items()})
-
     def sign(self, statement: Statement) -> bytes:
         """64 bytes."""
         return self.key.sign(digest(*statement))

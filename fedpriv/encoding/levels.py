@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedpriv.accountants.shifted_binomial import VARIANCE
 from fedpriv.encoding.base import LEAST_STEPS, Encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError, require
 
@@ -144,15 +143,6 @@ class Levels(Encoding):
         middle = self.parties * (units * (self.levels // 2) + self.trials // 4)
         decoded: np.ndarray = (total - middle).astype(np.float64) * self.unit
         return decoded
-
-    def variance(self, vectors: np.ndarray) -> np.ndarray:
-        """Variance of each coordinate of the decoded sum of all contributions `vectors` (n, d):
-        (d,) float64."""
-        above = self._scaled(vectors) % 1.0
-        spread: np.ndarray = (above * (1 - above)).sum(
-            axis=0
-        ) + self.parties * self.trials * VARIANCE
-        return spread * self.unit**2
 
 
 class OutsideError(AggregationAbortedError):

@@ -46,7 +46,7 @@ FURTHER = (
         "fedpriv/accountants/*",
         "accountants/test_ledger.py accountants/test_accounting_events.py "
         "accountants/test_renyi.py "
-        "accountants/test_poisson.py accountants/test_rdp.py accountants/test_split_users.py "
+        "accountants/test_rdp.py accountants/test_split_users.py "
         "accountants/test_group_privacy.py accountants/test_pld.py accountants/test_zcdp.py "
         "algorithms/test_cdp_fedavg.py algorithms/test_dp_erm_privacy.py",
     ),

@@ -27,11 +27,6 @@ def test_importing_accountants_loads_neither_torch_nor_dp_accounting():
     assert shown.strip() == "[]"
 
 
-def test_event_refuses_an_unknown_adjacency():
-    with pytest.raises(ValueError, match="neither"):
-        Event("server", "user", "substitute", GAUSSIAN, None)
-
-
 def test_leaves_unrolls_compositions_and_adds_equal_events():
     nested = dp.ComposedDpEvent(
         (GAUSSIAN, dp.SelfComposedDpEvent(dp.ComposedDpEvent((GAUSSIAN, SAMPLED)), 3))
@@ -61,15 +56,13 @@ def test_leaves_keeps_whatever_reveals_something():
     assert leaves([(event, 1) for event in something]) == dict.fromkeys(something, 1)
 
 
-def test_what_never_happened_reveals_nothing_and_less_than_never_is_refused():
+def test_what_never_happened_reveals_nothing():
     assert (
         leaves(
             [(dp.NonPrivateDpEvent(), 0), (dp.SampledWithoutReplacementDpEvent(10, 0, GAUSSIAN), 1)]
         )
         == {}
     )
-    with pytest.raises(ValueError, match="cannot happen -1 times"):
-        leaves([(GAUSSIAN, 2), (GAUSSIAN, -1)])
 
 
 @pytest.mark.parametrize(
