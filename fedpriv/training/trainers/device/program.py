@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Protocol
 
 import torch
 
@@ -37,18 +36,8 @@ def kernel_texts(network: DeviceNetwork, teams: int) -> dict[str, str]:
     return source_texts(__package__) | own
 
 
-class Program(Protocol):
-    """A compiled kernel."""
-
-    def blocks(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks run at the same time."""
-
-    def launch(self, task: Task, blocks: int, threads: int, shared_bytes: int) -> None:
-        """Begin to train the task's users on the current stream."""
-
-
 @cache
-def cuda_program(network: DeviceNetwork, index: int) -> Program:
+def cuda_program(network: DeviceNetwork, index: int) -> Function:
     """The program of the network on the GPU of this number. Raises `FAILURES`."""
     device = torch.device("cuda", index)
     function = Function(kernel_texts(network, network.teams), SOURCE, "train", device)

@@ -35,8 +35,8 @@ from fedpriv.training.trainers.compiled.losses import (
 )
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.device.network import LANES, DeviceNetwork, device_network
-from fedpriv.training.trainers.device.program import Program, Task, cuda_program
-from fedpriv.training.trainers.gpu.nvrtc import FAILURES, index_of, shared_memory
+from fedpriv.training.trainers.device.program import Task, cuda_program
+from fedpriv.training.trainers.gpu.nvrtc import FAILURES, Function, index_of, shared_memory
 
 ROW_CLASSES = 4, 16
 """Users of few records need little shared memory, so that more of them train at once."""
@@ -48,7 +48,7 @@ class Device(BlockTrainer):
 
     name = "device"
 
-    def __init__(self, problem: LocalProblem, network: DeviceNetwork, program: Program) -> None:
+    def __init__(self, problem: LocalProblem, network: DeviceNetwork, program: Function) -> None:
         self.problem = problem
         self.network = network
         self.program = program
