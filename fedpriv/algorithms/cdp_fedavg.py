@@ -125,7 +125,8 @@ class CdpFedAvg(BatchMethod):
     ) -> float:
         return self.local_steps * self.local_lr * (mechanism.clip + mechanism.noise_bound(1))
 
-    def _batch(self, records: int) -> int:
+    def batch(self, records: int) -> int:
+        """gamma, in a silo of `records` records."""
         return self.batch_size or max(1, records // self.local_steps)
 
     def invited(self, round: int, federation: Federation, streams: Streams) -> tuple[int, ...]:
@@ -155,7 +156,7 @@ class CdpFedAvg(BatchMethod):
         return StepNoise(self._noisy_steps, drift)
 
     def _noisy_steps(self, records: int) -> Steps:
-        size = self._batch(records)
+        size = self.batch(records)
         touched = touches(records, size, self.local_steps)
         rate = self.local_lr
         return Steps(touched, 2.0, size, 1 / rate, rate, rate)
@@ -173,7 +174,7 @@ class CdpFedAvg(BatchMethod):
         The theorem covers whole passes, with tau a multiple of m / gamma. Here its formula also
         serves other tau.
         """
-        batch_noise = noise_multiplier**2 * self._batch(records)
+        batch_noise = noise_multiplier**2 * self.batch(records)
         return (
             2
             * self.local_steps
@@ -267,7 +268,7 @@ class CdpFedAvg(BatchMethod):
         shape = tuple(x.shape[1:])
         return noisy_sgd(
             clipped_gradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
-            NoisySgd(self.local_steps, self._batch(len(x)), self.local_lr),
+            NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr),
             theta=params,
             x=x,
             y=data.y,
@@ -301,4 +302,4 @@ class DistributedDpSgd(CdpFedAvg):
         return "DP-SGD"
 
     def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
-        return 2 / (plan.federation.n_silos * (noise_multiplier * self._batch(records)) ** 2)
+        return 2 / (plan.federation.n_silos * (noise_multiplier * self.batch(records)) ** 2)

@@ -83,7 +83,7 @@ def epsilons(algo, plan):
 )
 def test_golden_rows_22_and_23(taken, steps, size, sigma):
     algo = replace(BASE, local_steps=steps)
-    assert algo._batch(2441) == size
+    assert algo.batch(2441) == size
     rho = taken * algo.claimed_rho(2441, 1.0, on_adult(algo, Masked()))
     assert zcdp_noise(rho, 10.0, 1e-4) == pytest.approx(sigma, abs=1e-7)
     # row 23: what is certain without the division by r
