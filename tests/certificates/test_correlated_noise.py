@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
 from fedpriv.errors import ConfigError
-from fedpriv.mechanisms.strategy import Strategy
 from fedpriv.rounds.query import events_of
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import prepare
@@ -249,7 +248,3 @@ def test_budgets_of_groups_do_not_take_turns():
             *("algo=uldp_avg", budgets, "algo.rounds=20"),
             *("mechanism=correlated", "mechanism.bands=2"),
         )
-
-
-def test_a_strategy_is_one_of_the_frameworks_values():
-    assert isinstance(correlated(4, 2).mechanism.mixing, Strategy)
