@@ -35,13 +35,13 @@ def main() -> None:
 def measure() -> dict[str, list[float]]:
     """Processor seconds a step, by turn."""
     import torch
+    from fedpriv.training.record_steps import RecordSteps
+    from fedpriv.training.trainers.compile_layers import compile_layers
 
     from fedpriv.models.mlp import Mlp
     from fedpriv.models.tasks import Classification
     from fedpriv.training.clipped import clipped_gradients
     from fedpriv.training.contributions import ContributionStats
-    from fedpriv.training.record_steps import RecordSteps
-    from fedpriv.training.trainers.compile_layers import compile_layers
     from fedpriv.training.vectors import flatten
     from fedpriv.util.streams import Streams
 

@@ -258,7 +258,7 @@ class CdpFedAvg(BatchMethod):
     def _training(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
     ) -> Work[np.ndarray]:
-        from fedpriv.training.clipped import clipped_gradients
+        from fedpriv.training.clipped import ClippedGradients
         from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
 
         data = silo.data
@@ -267,7 +267,7 @@ class CdpFedAvg(BatchMethod):
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         shape = tuple(x.shape[1:])
         return noisy_sgd(
-            clipped_gradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
+            ClippedGradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
             NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr),
             theta=params,
             x=x,

@@ -234,14 +234,14 @@ class DpErm(RecordMethod):
     ) -> Iterator[Contributions]:
         import torch
 
-        from fedpriv.training.clipped import clipped_gradients
+        from fedpriv.training.clipped import ClippedGradients
         from fedpriv.training.modes import seeded_dropout
 
         x = silo.data.x
         y = silo.data.y
         mechanism = query.mechanism
         streams = silo.streams
-        gradients = clipped_gradients(
+        gradients = ClippedGradients(
             silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:]), dtype=x.dtype
         )
         rng = streams.secret(query.stream("noise"), query.round, silo.name)

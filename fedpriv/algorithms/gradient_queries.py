@@ -61,9 +61,8 @@ def _sums(
     def keys() -> np.ndarray:
         return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
 
-    alone = silo.streams.system
     x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
-    sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats, alone)
+    sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats)
     points = [
         torch.tensor(down[name], dtype=torch.float32, device=data.x.device)
         for name in ("params", "previous")

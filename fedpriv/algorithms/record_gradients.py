@@ -221,7 +221,7 @@ class RecordGradients(Algorithm):
 
         from fedpriv.mechanisms.base import clipped_rows
         from fedpriv.training.network_checks import refuse_shared_state
-        from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, per_group_gradients
+        from fedpriv.training.per_record import MAX_NUMBERS_IN_MEMORY, RecordGradients
         from fedpriv.training.record_dropout import record_dropout
 
         refuse_shared_state(silo.model)
@@ -237,7 +237,8 @@ class RecordGradients(Algorithm):
         x = data.x.unsqueeze(1)
         y = data.y.unsqueeze(1)
         dropout = record_dropout(silo.model, x.shape[1:], x.dtype, x.device)
-        gradients = per_group_gradients(dropout.model, silo.task, 1)
+        shape = tuple(data.x.shape[1:])
+        gradients = RecordGradients(dropout.model, silo.task, 1, shape, data.x.dtype)
         keys = silo.streams.unit_keys(
             query.stream("dropout"), query.round, silo.name, data.records[batch]
         )

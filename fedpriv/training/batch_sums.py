@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
-from fedpriv.training.untouched import unchanged
 from fedpriv.util.work import Work
 
 
@@ -26,7 +25,6 @@ class BatchSums:
         group drops must not depend on the others in the batch: else adding one would change the
         gradients of the others.
     stats: counts gradients that are clipped or not finite.
-    alone: whether no bit of a gradient may depend on the other records.
 
     Raises ConfigError for networks with BatchNorm, or with random numbers from layers other than
     dropout.
@@ -41,19 +39,16 @@ class BatchSums:
         y: Tensor,
         dropout_keys: Callable[[], np.ndarray],
         stats: ContributionStats | None,
-        alone: bool = False,
     ) -> None:
-        with unchanged(model):
-            refuse_shared_state(model)
-            self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
+        refuse_shared_state(model)
+        self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
-        self.alone = alone
         self.x, self.y = (x.squeeze(1), y.squeeze(1)) if self.single else (x, y)
         group = None if self.single else x.shape[1]
         shape = tuple(x.shape[2:])
         own = self.dropout.model
-        self.gradients = clipped_gradients(own, task, clip, shape=shape, group=group, dtype=x.dtype)
+        self.gradients = ClippedGradients(own, task, clip, shape=shape, group=group, dtype=x.dtype)
         self.keys = dropout_keys() if self.dropout.layers else None
 
     def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:
@@ -73,5 +68,4 @@ class BatchSums:
             self.y[index],
             masks=masks,
             stats=self.stats,
-            alone=self.alone,
         )

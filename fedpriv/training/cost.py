@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.graph import device_of, fresh
+from fedpriv.training.per_network import once_per_network
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,12 @@ def measure_cost(
     def count(layer: nn.Module, _: object, y: object) -> None:
         found.append(_cost(layer, y))
 
-    own = copy.deepcopy(module).eval()
+    own = fresh(module, shape, dtype).eval()
     for layer in own.modules():
         if not any(layer.children()) or isinstance(layer, nn.MultiheadAttention):
             layer.register_forward_hook(count)
-    device = next((p.device for p in own.parameters()), torch.device("cpu"))
     with torch.no_grad():
-        own(torch.zeros(1, *shape, dtype=dtype, device=device))
+        own(torch.zeros(1, *shape, dtype=dtype, device=device_of(own)))
     parameters = sum(p.numel() for p in own.parameters())
     return ModelCost(
         parameters,
@@ -91,5 +90,5 @@ def _cost(layer: nn.Module, y: object) -> _LayerCost:
     return _LayerCost(products, numbers + patches)
 
 
-known_cost = cached_by_model(measure_cost)
+known_cost = once_per_network(measure_cost)
 """`measure_cost`, once for a network, a shape and a data type."""

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 from fedpriv.util.read_only import kept
 
-TRAINERS = "auto", "compiled", "device", "batched", "sequential"
+TRAINERS = "auto", "compiled", "device", "stacked", "plain"
 
 
 @dataclass(frozen=True)

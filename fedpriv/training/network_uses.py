@@ -1,15 +1,12 @@
-"""What methods need of a network, checked on records of zeros before any data are loaded."""
+"""What methods need of a network, checked before any data are loaded."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from fedpriv.training.network_checks import (
-    check_parameters,
-    refuse_shared_state,
-    torch_func_obstacle,
-)
+from fedpriv.training.graph import device_of
+from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
 
 
@@ -34,11 +31,7 @@ def check_record_gradients(
     text: whether the features are numbers of characters.
     isolated: whether what a record drops may not depend on other records.
     """
-    dtype = torch.int64 if text else torch.float32
     refuse_shared_state(network)
     if isolated:
-        device = next((own.device for own in network.parameters()), torch.device("cpu"))
-        network = record_dropout(network, (group, *shape), dtype, device).model
-    obstacle = torch_func_obstacle(network, shape, dtype)
-    if obstacle is not None:
-        raise obstacle
+        dtype = torch.int64 if text else torch.float32
+        record_dropout(network, (group, *shape), dtype, device_of(network))

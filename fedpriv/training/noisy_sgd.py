@@ -23,9 +23,6 @@ from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.record_steps import RecordSteps
-from fedpriv.training.trainers.compile_layers import compile_layers
-from fedpriv.util.streams import SystemGenerator
 from fedpriv.util.work import Work
 
 
@@ -70,16 +67,6 @@ def noisy_sgd(
     if not 0 < recipe.batch_size <= len(x):
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
-    links = compile_layers(gradients.model, tuple(x.shape[1:]))
-    seeded = None if isinstance(noise_rng, SystemGenerator) else noise_rng
-    known = links is not None and not any(link.layer.draws for link in links)
-    if recipe.batch_size == 1 and known and seeded is not None:
-        assert links is not None
-        rows = np.concatenate(list(batches))
-        seeded = seeded if noise.deviation else None
-        of = links, gradients.task, gradients.clip, recipe.lr
-        stats = stats or ContributionStats()
-        return RecordSteps(*of, theta, x, y, rows, seeded, noise.deviation, stats)
     return _BatchSteps(
         gradients, recipe, theta, x, y, noise, noise_rng, batches, dropout_seed, stats
     )

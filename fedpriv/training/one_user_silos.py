@@ -20,9 +20,8 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import refuse_shared_state
-from fedpriv.training.select import COMPILED_LIMIT, isolated_trainers, select_trainers
+from fedpriv.training.select import PARAMETERS_LIMIT, select_trainer
 from fedpriv.training.trainers.compiled.trainer import Compiled, Owner
-from fedpriv.training.untouched import appearance
 from fedpriv.training.users import local_problem, names_of_streams
 from fedpriv.util.streams import Streams
 
@@ -54,7 +53,6 @@ class SharedTraining:
     task: loss and metrics.
     execution: how training is computed.
     form: shape and type of the features, and their device.
-    looks: what the network looked like.
     trainer: trains one user after another; None: users of these silos need another trainer.
     """
 
@@ -66,7 +64,6 @@ class SharedTraining:
     task: Task
     execution: Execution
     form: Hashable
-    looks: Hashable
     trainer: Compiled | None
 
     def serves(
@@ -83,11 +80,6 @@ class SharedTraining:
         same = same and self.execution == execution and self.isolated == isolated
         same = same and self.pooled == training.pooled and self.form == _form(data)
         return same and (self.recipe is training.recipe or self.recipe == training.recipe)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the network still looks the same."""
-        return self.looks == appearance(self.model)
 
     def run(
         self, users: Sequence[OneUser], *, streams: Streams, round: int, prefix: str
@@ -142,7 +134,7 @@ def shared_training(
     Raises ConfigError as `silo_training` does.
     """
     own = training.correction is not None or training.memory is not None
-    if own or execution.workers > 1 or len(training.start) >= COMPILED_LIMIT:
+    if own or execution.workers > 1 or len(training.start) >= PARAMETERS_LIMIT:
         return None
     isolated = streams.system and not training.pooled
     known = _last.shared
@@ -163,8 +155,7 @@ def _prepared(
     if not training.pooled:
         refuse_shared_state(model)
     problem = local_problem(training, model, data, task=task, execution=execution)
-    select = isolated_trainers if isolated else select_trainers
-    [(trainer, _), *more] = select(problem, np.ones(1, dtype=np.int64))
+    trainer = select_trainer(problem, alone=isolated)
     return SharedTraining(
         model,
         training.recipe,
@@ -174,8 +165,7 @@ def _prepared(
         task,
         execution,
         _form(data),
-        appearance(model),
-        trainer if isinstance(trainer, Compiled) and not more else None,
+        trainer if isinstance(trainer, Compiled) else None,
     )
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
 class LocalOptimizer(ABC):
     """A first-order optimiser. Every user starts every round with fresh slots, unless the method
     keeps them.
-
-    An optimiser that treats all numbers of a user alike may get one stack for all parameters, or
-    stacks whose dimensions are in another order. If a step depends on which parameter a number
-    belongs to, as in LARS, users train one by one, with a stack (1, ...) for each parameter.
 
     A new optimiser names its slots and moves stacks of parameters:
 
@@ -218,46 +213,3 @@ def check_settings(optimizer: LocalOptimizer) -> None:
         else:
             allowed, ok = "a number from 0 to below 1", 0 <= value < 1
         require(ok, f"optimizer.{name}", value, allowed)
-
-
-def treats_numbers_alike(optimizer: LocalOptimizer) -> bool:
-    """Whether the optimiser's steps are the same for parameters in one stack or in several, and in
-    another order; tried on random numbers of several sizes."""
-    try:
-        return _treats_numbers_alike(optimizer)
-    except TypeError:  # it has a list, so that it cannot be looked up
-        return _treats_numbers_alike.__wrapped__(optimizer)
-
-
-@lru_cache(maxsize=64)
-def _treats_numbers_alike(optimizer: LocalOptimizer) -> bool:
-    import torch
-
-    from fedpriv.training.modes import seeded_dropout
-
-    numbers = torch.randn((9, 3, 2, 6), generator=torch.Generator().manual_seed(0))
-
-    def moved(parts: Callable[[Tensor], Sequence[Tensor]], scale: float) -> Tensor:
-        """The places (3, 12) of three users after some steps, in the stacks that `parts` makes."""
-        places = numbers[0].flatten(1)
-        stacks = [part.clone() for part in parts(places)]
-        slots = optimizer.init(stacks)
-        with seeded_dropout(places.device, 0):
-            for gradients in scale * numbers[1:].flatten(2):
-                optimizer.step(stacks, [part.clone() for part in parts(gradients)], slots, lr=0.1)
-        return torch.cat([stack.flatten(1) for stack in stacks], 1)
-
-    def is_alike(scale: float) -> bool:
-        whole = moved(lambda each: [each], scale)
-        split = moved(lambda each: torch.split(each, [5, 4, 3], 1), scale)
-        turned = moved(lambda each: [each.view(3, 3, 4).transpose(1, 2).contiguous()], scale)
-        turned = turned.view(3, 4, 3).transpose(1, 2).flatten(1)
-        rounding = 1e-5 * max(1.0, scale)
-        return all(
-            torch.allclose(whole, other, atol=rounding, equal_nan=True) for other in (split, turned)
-        )
-
-    try:
-        return all(is_alike(10.0**power) for power in (0, 2, 4, -2))
-    except Exception:  # of an author's optimiser, which may need a parameter's own shape
-        return False

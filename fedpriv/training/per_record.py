@@ -1,115 +1,163 @@
-"""Gradients of single records (or groups of them), and clipping by their norms."""
+"""Gradients of single records (or groups of them), and clipping by their norms.
+
+A gradient is computed from its record and the broadcast alone: kernels always see pieces of one
+shape, on one thread, so that no bit of it depends on who else is in the batch.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
-from torch.nn import functional
+from torch.func import grad, vmap
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.cached_by_model import cached_by_model
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.layers.own_gradients import NUMBERS_AT_ONCE
-from fedpriv.training.network_checks import (
-    Memory,
-    first_pass_changes,
-    remembers,
-    torch_func_obstacle,
-    vmap_batches,
-)
-from fedpriv.training.untouched import has_hidden_attributes
-from fedpriv.training.vectors import backward, call, taken_gradient, unflatten
+from fedpriv.training.graph import Graph, captured, fresh, vmaps
+from fedpriv.training.layers.chain import LayerChain
+from fedpriv.training.layers.mapping import mapped
+from fedpriv.training.threads import one_thread
+from fedpriv.training.vectors import backward, call, load, taken_gradient, unflatten
 
-Gradients = Callable[[Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
+Masks = Mapping[str, Tensor]
+"""Each record's own dropout, (b, group, ...) by the names of buffers."""
 
 MAX_NUMBERS_IN_MEMORY = 2**24
 """Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
 BYTES_A_NUMBER = 64
 """Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
 float32 and float64, and what they are computed from."""
+PIECE = 32
+"""Records of a piece on a processor. Kernels fill whole vectors with so many."""
 
 
-def per_group_gradients(model: nn.Module, task: Task, group: int) -> Gradients:
-    """A function that computes the gradient of each group's mean loss, (b, d). Its arguments are
-    theta (d,), x (b, group, ...), y (b, group, ...), and each group's own buffers (b, ...) by name.
+class RecordGradients:
+    """The gradients of each group's mean loss.
 
     Random numbers that the network itself draws depend on a group's place in the batch. That is
     sound where neighbours replace a record, not where they remove one.
+
+    model: the network; it stays as it is.
+    task: gives the loss.
+    group: records of a group; 1 for single records.
+    shape, dtype: of one record's features.
+
+    Raises NotImplementedError, with Opacus's words, for a layer that mixes records.
     """
 
-    def mean_loss(outputs: Tensor, y: Tensor) -> Tensor:
-        return task.loss(outputs, y, torch.full((group,), 1 / group, device=outputs.device))
+    def __init__(
+        self, model: nn.Module, task: Task, group: int, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.task = task
+        self.group = group
+        self.model = fresh(model, shape, dtype).train()
+        self.piece = PIECE
+        network = captured(model, shape, dtype)
+        chain = mapped(model, shape, dtype)
+        self.compute: Callable[[Tensor, Tensor, Tensor, Masks], Tensor]
+        self.hooked = _hooked(self.model, chain) if isinstance(chain, LayerChain) else None
+        if self.hooked is not None:
+            self.compute = self._by_hooks
+        elif isinstance(network, Graph) and vmaps(network, shape, dtype):
+            self.compute = self._by_vmap
+        else:
+            self.compute = self._one_by_one
+            self.piece = 1
 
-    def batched(
-        theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], own: nn.Module
-    ) -> Tensor:
-        def loss(
-            parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: dict[str, Tensor]
-        ) -> Tensor:
-            return mean_loss(call(own, parameters, x, buffers), y)
+    def __call__(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+        """The gradients (b, d) in the data type of `theta` (d,).
 
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
-        named = each(unflatten(model, theta), x.clone(), y, buffers)  # which it may overwrite
-        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
-
-    def one_by_one(
-        theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], copies: bool
-    ) -> Tensor:
-        """For networks that torch.func cannot compute, such as those with a GRU. Their gradients
-        are autograd's, at the parameters of a copy.
-
-        copies: whether each record needs its own.
+        x: (b, group, ...).
+        y: (b, group, ...).
         """
-        own = _own_copy(model)
-        for part, template in zip(own.modules(), model.modules()):
-            part.training = template.training
-        memory = Memory(own)
-        found = []
-        for i in range(len(x)):
-            if copies:
-                own = copy.deepcopy(model)
-            leaves = list(own.parameters())
-            for leaf, piece in zip(leaves, unflatten(own, theta).values()):
-                leaf.data = piece.clone()
-                leaf.grad = None
-            masks = {name: buffer[i] for name, buffer in buffers.items()}
-            with torch.enable_grad():
-                read = x[i].clone()  # which it may overwrite
-                outputs = functional_call(own, masks, (read,)) if masks else own(read)
-                backward(mean_loss(outputs, y[i]))
-            found.append(torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]))
-        if memory.changed:  # what a record leaves would move the gradients of the next ones
-            raise remembers(model)
-        return torch.stack(found)
-
-    def gradients(theta: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Tensor:
         if not len(x):
             return theta.new_zeros((0, len(theta)))
-        obstacle = torch_func_obstacle(model, x.shape[2:], x.dtype)
-        if obstacle is not None:
-            raise obstacle
-        # A pass may leave tensors of torch.func in a network, where other records would meet them.
-        copies = has_hidden_attributes(model) or first_pass_changes(model, x.shape[2:], x.dtype)
-        if not vmap_batches(model, x.shape[1:], x.dtype):
-            return one_by_one(theta, x, y, buffers, copies)
-        return batched(theta, x, y, buffers, _structure(model) if copies else model)
+        if self.hooked is not None:
+            load(self.model.to(theta.dtype), theta)
+        on_gpu = x.device.type == "cuda"
+        size = len(x) if on_gpu else self.piece
+        found = []
+        with one_thread(not on_gpu), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of hooks, and of vmap's slow operations
+            for start in range(0, len(x), size):
+                stop = start + size
+                rows, labels = (_filled(own[start:stop], size) for own in (x, y))
+                dropped = {name: _filled(mask[start:stop], size) for name, mask in masks.items()}
+                found.append(self.compute(theta, rows, labels, dropped)[: len(x) - start])
+        return torch.cat(found)
 
-    return gradients
+    def _lead(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The gradient of each group's mean loss by its outputs (b, group, ...)."""
+        return self.task.gradient(outputs, y, outputs.new_full(outputs.shape[:2], 1 / self.group))
+
+    def _by_hooks(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+        """By Opacus, for networks whose layers it knows and treat every record alone."""
+        assert self.hooked is not None
+        model = self.model
+        for name, mask in masks.items():
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, mask.flatten(0, 1))
+        with torch.enable_grad():
+            outputs = self.hooked(x.flatten(0, 1).clone())
+            lead = self._lead(outputs.detach().unflatten(0, y.shape[:2]), y)
+            outputs.backward(lead.flatten(0, 1))
+        rows = []
+        leaf: Any
+        for leaf in model.parameters():
+            each = leaf.grad_sample
+            if each is None:  # of a layer whose result nobody reads
+                each = leaf.new_zeros((len(outputs), *leaf.shape))
+            rows.append(each.reshape(len(x), self.group, -1).sum(1))
+            leaf.grad_sample = leaf.grad = None
+        return torch.cat(rows, 1)
+
+    def _by_vmap(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+        """By torch.func, each group alone."""
+
+        def loss(parameters: Masks, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+            return self._loss(call(self.model, parameters, x, masks), y)
+
+        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
+        named = each(unflatten(self.model, theta), x.clone(), y, dict(masks))
+        return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
+
+    def _one_by_one(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+        """By autograd, each group on a fresh copy."""
+        own = copy.deepcopy(self.model)
+        leaves = list(own.parameters())
+        for leaf, piece in zip(leaves, unflatten(own, theta).values()):
+            leaf.data = piece.clone()
+        for name, mask in masks.items():
+            owner, _, last = name.rpartition(".")
+            setattr(own.get_submodule(owner), last, mask[0])
+        with torch.enable_grad():
+            backward(self._loss(own(x[0].clone()), y[0]))
+        return torch.cat([taken_gradient(leaf).flatten() for leaf in leaves]).unsqueeze(0)
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        weight = torch.full((self.group,), 1 / self.group, device=outputs.device)
+        return self.task.loss(outputs, y, weight)
 
 
-@cached_by_model
-def _own_copy(model: nn.Module) -> nn.Module:
-    """A copy with parameters of its own."""
-    return copy.deepcopy(model, {id(each): each for each in model.buffers()})
+def _hooked(model: nn.Module, chain: LayerChain) -> nn.Module | None:
+    """The network with Opacus's hooks; None where it has none for one of the layers."""
+    from opacus.grad_sample import GradSampleModule
+
+    known = GradSampleModule.GRAD_SAMPLERS
+    if not all(type(layer.module) in known for layer in chain.layers if layer.sizes):
+        return None
+    hooked: nn.Module = GradSampleModule(model, loss_reduction="sum")
+    return hooked
 
 
-def _structure(model: nn.Module) -> nn.Module:
-    """A copy with the same parameters, for passes that are given others."""
-    return copy.deepcopy(model, {id(own): own for own in model.parameters()})
+def _filled(rows: Tensor, length: int) -> Tensor:
+    """The rows, and copies of the first one up to this length."""
+    more = length - len(rows)
+    return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more > 0 else rows
 
 
 def most_numbers(device: torch.device) -> int:
@@ -118,21 +166,6 @@ def most_numbers(device: torch.device) -> int:
         return MAX_NUMBERS_IN_MEMORY
     total: int = torch.cuda.get_device_properties(device).total_memory
     return total // BYTES_A_NUMBER
-
-
-def output_gradients(task: Task, rows: Tensor, y: Tensor) -> Tensor:
-    """The gradient of each record's loss by its outputs (n, 1, ...).
-
-    Functions such as exp are computed for several numbers at once, and by other code for those that
-    are left over. Where a record has a single output, zeros are added so that none is left over:
-    its bits then do not depend on n. Several outputs are a row of their own.
-    """
-    n = len(rows)
-    if more := -rows.numel() % NUMBERS_AT_ONCE if rows.shape[-1] == 1 else 0:
-        rows, y = (
-            functional.pad(part, (0, 0) * (part.dim() - 1) + (0, more)) for part in (rows, y)
-        )
-    return task.gradient(rows, y, rows.new_ones((len(rows), 1)))[:n]
 
 
 def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
@@ -148,11 +181,8 @@ def finite_norms(norms: Tensor, clip: float | Tensor, stats: ContributionStats |
     return finite
 
 
-def clip_factors(norms: Tensor, clip: float | Tensor, stats: ContributionStats | None) -> Tensor:
+def clip_factors(norms: Tensor, clip: float, stats: ContributionStats | None) -> Tensor:
     """The factors (b,) that clip gradients of `norms` (b,): at most 1, and 0 where a norm is not
-    finite.
-
-    clip: one bound for all, or (b,).
-    """
+    finite."""
     finite = finite_norms(norms, clip, stats)
     return torch.where(finite, (clip / norms.clamp_min(1e-30)).clamp_max(1.0), 0.0)

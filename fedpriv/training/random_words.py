@@ -76,3 +76,19 @@ def _columns(pairs: int) -> np.ndarray:
 def threshold(p: float) -> int:
     """The number t with P(word > t) = 1 - p for a uniform int32 word, 0 < p <= 1."""
     return round(p * 2**32) - 2**31 - 1
+
+
+def epochs_a_word(layers: int) -> int:
+    """How many epochs share the words of layers of probability 1/2. The 32 bits of a word are
+    independent coins, and every layer takes one bit in every epoch."""
+    return max(1, 32 // max(1, layers))
+
+
+def shared_words(group: int, place: int, word: int) -> tuple[int, ...]:
+    """The path of the words that layers of probability 1/2 share, one bit each."""
+    return 0, group, place, word
+
+
+def own_words(epoch: int, place: int, ordinal: int) -> tuple[int, ...]:
+    """The path of the words that only the `ordinal`-th dropout layer uses."""
+    return 1, epoch, place, ordinal

@@ -14,7 +14,6 @@ from torch import Tensor
 from fedpriv.data.silo import SiloData
 from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Training
-from fedpriv.training.select import Selection
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, TrainingUsers, memory_budget
 from fedpriv.util.work import Work
 
@@ -27,14 +26,14 @@ class SiloTraining(Work[Iterable[Contributions]]):
     training: description of the training.
     problem: network, loss, start and recipe.
     users: users that train, by number of records, descending.
-    selection: trainers, with the positions of their users in `users`.
+    trainer: of these users.
     running: gives the changes (k, d) of all users, whose training has started; None: it has not.
     """
 
     training: Training
     problem: LocalProblem
     users: TrainingUsers
-    selection: Selection
+    trainer: BlockTrainer
     running: Callable[[], Tensor] | None = None
 
     def run(self) -> Iterator[Contributions]:
@@ -42,15 +41,16 @@ class SiloTraining(Work[Iterable[Contributions]]):
         if self.running is not None:
             yield Contributions(self.users.ids, self.running())
             return
-        for trainer, some in self.selection:
-            group = self.users.part(some)
-            for start, stop in trainer.blocks(group.counts, group.size):
-                block = group.part(slice(start, stop))
-                found = Contributions(block.ids, *trainer.run(block, self.training.memory))
-                if trainer.one_by_one:
-                    yield from found.rows()
-                else:
-                    yield found
+        if not len(self.users.positions):
+            return
+        trainer, users = self.trainer, self.users
+        for start, stop in trainer.blocks(users.counts, users.size):
+            block = users.part(slice(start, stop))
+            found = Contributions(block.ids, *trainer.run(block, self.training.memory))
+            if trainer.one_by_one:
+                yield from found.rows()
+            else:
+                yield found
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +67,7 @@ class SiloTraining(Work[Iterable[Contributions]]):
         identity, so runs of a sweep train separately."""
         problem = self.problem
         own = self.training.correction is not None or self.training.memory is not None
-        if own or self._trainer is None or self._held > memory_budget(problem.start.device):
+        if own or not self._joins or self._held > memory_budget(problem.start.device):
             return None
         start = hashlib.blake2b(self.training.start.tobytes(), digest_size=16).digest()
         same = id(problem.model), problem.task, problem.recipe, problem.execution
@@ -81,16 +81,13 @@ class SiloTraining(Work[Iterable[Contributions]]):
         )
 
     @property
-    def _trainer(self) -> BlockTrainer | None:
-        """The trainer that can train these users in one batch with those of other silos."""
-        rows = int(self.users.counts.min(initial=self.users.size))
-        joining = [trainer for trainer, _ in self.selection if trainer.joins(rows)]
-        return joining[0] if len(joining) == len(self.selection) == 1 else None
+    def _joins(self) -> bool:
+        """Whether the users train faster together with those of other silos."""
+        return bool(len(self.users.positions)) and self.trainer.joins
 
     @classmethod
     def run_batch(cls, works: Sequence[SiloTraining]) -> list[Iterable[Contributions]]:
-        trainer = works[0]._trainer
-        assert trainer is not None
+        trainer = works[0].trainer
         if all(work.running is not None for work in works):
             return [list(work.run()) for work in works]
         all_users = _AllUsers(works)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
@@ -14,10 +12,9 @@ from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
-from fedpriv.training.select import Selection, isolated_trainers, select_trainers
+from fedpriv.training.select import select_trainer
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
-from fedpriv.training.untouched import unchanged
 from fedpriv.util.streams import Streams
 
 
@@ -59,30 +56,7 @@ def silo_training(
     """
     if training.pooled:
         data = data.pooled()
-    with unchanged(model):
-        return _prepared(
-            training,
-            model,
-            data,
-            task=task,
-            streams=streams,
-            place=(prefix, round, party),
-            execution=execution,
-        )
-
-
-def _prepared(
-    training: Training,
-    model: nn.Module,
-    data: SiloData,
-    *,
-    task: Task,
-    streams: Streams,
-    place: tuple[str, int, str],
-    execution: Execution,
-) -> SiloTraining:
-    """place: prefix, round and party of `silo_training`."""
-    if not training.pooled:
+    else:
         refuse_shared_state(model)
     counts = data.counts
     chosen = (
@@ -91,25 +65,17 @@ def _prepared(
         else np.asarray(training.users, dtype=np.int64)
     )
     problem = local_problem(training, model, data, task=task, execution=execution)
+    trainer = select_trainer(problem, alone=streams.system and not training.pooled)
     if not len(chosen):
         nobody = TrainingUsers(data, chosen, 1, None, chosen.astype(np.uint64))
-        return SiloTraining(training, problem, nobody, [])
+        return SiloTraining(training, problem, nobody, trainer)
     keep_freed_memory()
-    everyone = _users(data, training.recipe, streams, *place)
-    chosen = chosen[np.argsort(-counts[chosen], kind="stable")]
-    isolated = streams.system and not training.pooled
-    choose = isolated_trainers if isolated else select_trainers
-    selection = choose(problem, np.minimum(counts[chosen], everyone.size))
-    users = everyone.part(chosen)
-    return SiloTraining(training, problem, users, selection, _start(users, selection))
-
-
-def _start(users: TrainingUsers, selection: Selection) -> Callable[[], Tensor] | None:
-    """Begin to train the users if one trainer can take all of them in one block meanwhile."""
-    trainer = selection[0][0]
-    if len(selection) > 1 or len(trainer.blocks(users.counts, users.size)) > 1:
-        return None
-    return trainer.begin(users)
+    everyone = _users(data, training.recipe, streams, prefix, round, party)
+    users = everyone.part(chosen[np.argsort(-counts[chosen], kind="stable")])
+    running = None
+    if len(trainer.blocks(users.counts, users.size)) == 1:
+        running = trainer.begin(users)
+    return SiloTraining(training, problem, users, trainer, running)
 
 
 def _users(

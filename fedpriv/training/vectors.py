@@ -3,8 +3,7 @@ never sent."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -72,50 +71,3 @@ def taken_gradient(leaf: nn.Parameter) -> Tensor:
     if found is None:
         return torch.zeros_like(leaf)
     return found.to_dense() if found.is_sparse else found
-
-
-class ParameterLayout:
-    """The parameters of many networks as stacks (m, ...), whose dimensions a trainer may reorder.
-
-    sizes: of the parameters.
-    shapes: of one network's parameters in the stacks.
-    """
-
-    def __init__(
-        self,
-        shapes: Sequence[Sequence[int]],
-        orders: Sequence[Sequence[int]] | None = None,
-        offsets: Sequence[int] | None = None,
-    ) -> None:
-        """shapes: of the parameters of a network.
-        orders: of their dimensions in the stacks; by default the parameters' own.
-        offsets: where each begins in a vector; by default one after the other.
-        """
-        orders = orders or [range(len(shape)) for shape in shapes]
-        back = [sorted(range(len(order)), key=order.__getitem__) for order in orders]
-        self.sizes = [math.prod(shape) for shape in shapes]
-        self._offsets = offsets or [sum(self.sizes[:i]) for i in range(len(shapes))]
-        self.shapes = [[shape[dim] for dim in order] for shape, order in zip(shapes, orders)]
-        self._parameters = shapes
-        self._there, self._back = (
-            [(0, *(1 + dim for dim in dims)) for dims in each] for each in (orders, back)
-        )
-
-    def stacks(self, vectors: Tensor) -> list[Tensor]:
-        """Views of vectors (m, d) as stacks."""
-        pieces = [vectors[:, at : at + size] for at, size in zip(self._offsets, self.sizes)]
-        each = zip(pieces, self._parameters, self._there)
-        return [piece.reshape(len(piece), *shape).permute(dims) for piece, shape, dims in each]
-
-    def vectors(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Stacks as new vectors (m, d)."""
-        each = sorted(zip(self._offsets, stacks, self._back), key=lambda one: one[0])
-        rows = [stack.permute(dims).reshape(len(stack), -1) for _, stack, dims in each]
-        return torch.cat(rows, 1)
-
-    def changes(self, stacks: Sequence[Tensor], starts: Sequence[Tensor]) -> Tensor:
-        """Stacks minus the stacks `starts` (1, ...) as new vectors (m, d), in one pass."""
-        found = stacks[0].new_empty((len(stacks[0]), sum(self.sizes)))
-        for change, stack, start in zip(self.stacks(found), stacks, starts):
-            torch.sub(stack, start, out=change)
-        return found

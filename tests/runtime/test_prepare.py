@@ -72,10 +72,10 @@ TEXT = (
 @pytest.mark.parametrize(
     ("words", "trainer", "fits"),
     [
-        (WORDS, "batched", True),
-        (WORDS, "sequential", True),
-        (TEXT, "sequential", True),
-        (TEXT, "batched", False),
+        (WORDS, "stacked", True),
+        (WORDS, "plain", True),
+        (TEXT, "plain", True),
+        (TEXT, "stacked", False),
         (TEXT, "compiled", True),
     ],
 )

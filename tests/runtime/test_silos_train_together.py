@@ -11,7 +11,6 @@ from fedpriv.aggregation.secagg.messages import SHARE
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop
-from fedpriv.training.record_steps import RecordSteps
 from fedpriv.training.silo_training import SiloTraining
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -23,7 +22,7 @@ OWN = {
 }
 
 
-ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=batched"
+ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=stacked"
 
 
 def in_turn(job):
@@ -74,7 +73,7 @@ def test_under_secure_aggregation_a_silo_trains_when_its_message_is_asked_for(st
     assert np.linalg.norm(moved) > 1e-3
 
 
-@pytest.mark.parametrize("trainer", ["batched", "sequential"])
+@pytest.mark.parametrize("trainer", ["stacked", "plain"])
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
     aggregation, trainer, monkeypatch
@@ -92,25 +91,6 @@ def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
     monkeypatch.setattr(SiloTraining, "batch_key", None)
     one_round(*ULDP[:2], f"trainer={trainer}", f"aggregation={aggregation}")
     assert alive == [0, 0, 0]
-
-
-def test_noisy_steps_of_all_silos_are_made_together_and_have_the_same_bits(monkeypatch):
-    seen, run_batch = [], RecordSteps.run_batch
-    spy = staticmethod(lambda works: seen.append(len(works)) or run_batch(works))
-    monkeypatch.setattr(RecordSteps, "run_batch", spy)
-    words = "algo=local_sgd", "algo.noise_multiplier=1", "algo.calibration=given", "device=cpu"
-    moved, reports, _ = one_round(*words)
-    assert seen == [3]
-    assert all(report.seconds > 0 for report in reports)
-    assert [report.stats.units for report in reports] == [10] * 3
-    monkeypatch.setattr(LocalJob, "batched", in_turn)
-    apart, _, _ = one_round(*words)
-    assert seen == [3, 1, 1, 1]
-    assert np.linalg.norm(apart) > 1e-3
-    np.testing.assert_array_equal(moved, apart)
-
-
-"""Else a silo's batches are larger the more records it has. A GPU adds in another order."""
 
 
 def test_training_counts_once_and_as_training():

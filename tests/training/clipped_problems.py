@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from compiled_sums import without_compiler
 from torch import nn
 
 from benchmarks.own_networks import OwnCnn, ResidualMlp
@@ -14,7 +13,7 @@ from fedpriv.models.cnn import CifarCnn, MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification
-from fedpriv.training import clipped as module
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten, load
 
@@ -157,14 +156,16 @@ def problem(name, n=23):
 WAYS = "compiled", "by torch"
 
 
-def class_of(way, monkeypatch):
-    """The class that sums in single precision: with a compiler, and without one."""
+def clipped_gradients(way, *args, **kwargs):
+    """Sums in single precision: with a compiler, and as without one."""
+    found = ClippedGradients(*args, **kwargs)
     if way == "by torch":
-        without_compiler(monkeypatch)
-        return module._Chained
-    if library() is None:
+        found.compiled = None
+    elif library() is None:
         pytest.skip("needs a C++ compiler")
-    return module._Compiled
+    else:
+        assert found.compiled is not None
+    return found
 
 
 def one_by_one(model, theta, x, y, task):

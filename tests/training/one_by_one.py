@@ -13,12 +13,17 @@ from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Training
+from fedpriv.training.layers.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
-from fedpriv.training.trainers.batched import Batched
-from fedpriv.training.trainers.compile_layers import compile_layers
-from fedpriv.training.trainers.sequential import Sequential
-from fedpriv.training.trainers.vmapped import Vmapped
+from fedpriv.training.random_words import (
+    epochs_a_word,
+    own_words,
+    random_words,
+    row_counters,
+    shared_words,
+    threshold,
+)
 from fedpriv.training.vectors import flatten, load
 from fedpriv.util.streams import Streams, branch, branch_one
 
@@ -94,21 +99,9 @@ def token_silo(counts, seed=0):
     return replace(data, x=torch.from_numpy(ids))
 
 
-def batched(problem, rows):
-    links = compile_layers(problem.model, problem.shape)
-    return [(Batched(problem, links), np.arange(len(rows)))]
-
-
-def vmapped(problem, rows):
-    return [(Vmapped(problem), np.arange(len(rows)))]
-
-
-def sequential(problem, rows):
-    return [(Sequential(problem), np.arange(len(rows)))]
-
-
-TRAINERS = {"batched": batched, "vmapped": vmapped, "sequential": sequential}
-"""Stand-ins for `select_trainers` that always choose the same."""
+PLAIN, STACKED, COMPILED = (Execution(name) for name in ("plain", "stacked", "compiled"))
+BY_TORCH = {"stacked": STACKED, "plain": PLAIN}
+"""The trainers that take any optimiser."""
 
 
 def torch_optimizer(optimizer, parameters, lr):
@@ -125,11 +118,51 @@ def torch_optimizer(optimizer, parameters, lr):
     return torch.optim.Adam(parameters, lr, betas, optimizer.eps, optimizer.weight_decay)
 
 
-def one_by_one(model, theta, data, task, recipe, correction=None):
-    """Deltas (k, d) of all users of `data`; dropout must be off."""
-    keys = STREAMS.unit_keys("batches", ROUND, PARTY, data.users)
+class ByWords:
+    """Draws the masks of dropout as C++ does: from words of a user's key, a step and a layer."""
+
+    def __init__(self, model, example):
+        names = [name for name, own in model.named_modules() if type(own) in DROPOUTS and own.p]
+        self.layers, self.shapes = [], {}
+        for name in names:
+            own = model.get_submodule(name)
+            masked = MaskedDropout(own.p, DROPOUTS[type(own)])
+            masked.register_forward_pre_hook(
+                lambda layer, read: self.shapes.setdefault(layer, read[0].shape[1:])
+            )
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], masked)
+            self.layers.append(masked)
+        if self.layers:
+            model(example)
+
+    def draw(self, key, epoch, place, rows):
+        for ordinal, layer in enumerate(self.layers):
+            shape = self.shapes[layer]
+            coins = shape[: len(shape) - layer.whole] + (1,) * layer.whole
+            group, own = divmod(epoch, epochs_a_word(len(self.layers)))
+            word, bit = divmod(own * len(self.layers) + ordinal, 32)
+            half = layer.p == 0.5
+            path = shared_words(group, place, word) if half else own_words(epoch, place, ordinal)
+            words = random_words(
+                np.array([key], np.uint64), row_counters([path], 0, rows), coins.numel(), CPU
+            )
+            kept = (words << bit) > -1 if half else words > threshold(layer.p)
+            scale = 1 / (1 - layer.p) if layer.p < 1 else 0.0
+            layer.mask = scale * kept.float().view(rows, *coins)
+
+
+CPU = torch.device("cpu")
+
+
+def one_by_one(model, theta, data, task, recipe, correction=None, round=ROUND):
+    """Deltas (k, d) of all users of `data`. Dropout is that of C++."""
+    keys, drops = (
+        STREAMS.unit_keys(name, round, PARTY, data.users) for name in ("batches", "dropout")
+    )
+    model = copy.deepcopy(model)
+    drawn = ByWords(model, data.x[:1])
     deltas = []
-    for key, start, stop in zip(keys, data.starts[:-1], data.starts[1:]):
+    for key, drop, start, stop in zip(keys, drops, data.starts[:-1], data.starts[1:]):
         load(model, theta)
         size = recipe.batch_size or int(stop - start)
         optimizer = torch_optimizer(recipe.optimizer, model.parameters(), recipe.lr)
@@ -137,7 +170,8 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
             order = torch.arange(start, stop)
             if stop - start > size:
                 order = order[np.argsort(branch(branch(key[None], epoch), np.arange(stop - start)))]
-            for rows in order.split(size):
+            for place, rows in enumerate(order.split(size)):
+                drawn.draw(drop, epoch, place, len(rows))
                 optimizer.zero_grad()
                 loss = task.loss(
                     model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows))
@@ -149,7 +183,6 @@ def one_by_one(model, theta, data, task, recipe, correction=None):
                 loss.backward()
                 optimizer.step()
         deltas.append(flatten(model) - theta)
-    load(model, theta)
     return torch.stack(deltas)
 
 
@@ -228,8 +261,8 @@ def trained(model, theta, data, task, recipe, chosen=None, correction=None, **pl
 def assert_same(got, want, theta, rows=64):
     """Equal up to 1e-5 of what training changed, and up to float32 rounding of the parameters.
 
-    The batched trainer adds the gradients of a batch's `rows` records to the weights one after the
-    other, and each addition rounds by half a unit of the weight: a random walk of sqrt(rows) steps.
+    C++ adds the gradients of a batch's `rows` records to the weights one after the other, and each
+    addition rounds by half a unit of the weight: a random walk of sqrt(rows) steps.
     """
     error = (got - want).norm(dim=1)
     rounding = 2.0**-23 * rows**0.5 * (theta + want).norm(dim=1)

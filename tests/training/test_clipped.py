@@ -9,12 +9,11 @@ from clipped_problems import (
     WAYS,
     OfSequences,
     Own,
-    class_of,
+    clipped_gradients,
     exactly_one_by_one,
     one_by_one,
     problem,
 )
-from compiled_sums import without_compiler
 from hypothesis import given, settings
 from one_by_one import Tokens, token_silo
 from torch import nn
@@ -23,9 +22,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
-from fedpriv.training import clipped as module
 from fedpriv.training.batch_sums import BatchSums
-from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
@@ -33,12 +31,12 @@ from fedpriv.util.work import run_work
 
 
 @pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    return class_of(request.param, monkeypatch)
+def way(request):
+    return request.param
 
 
 @pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
-def test_the_sum_is_that_of_a_loop_over_records(name, way, monkeypatch):
+def test_the_sum_is_that_of_a_loop_over_records(name, way):
     model, x, y, task = problem(name)
     theta = flatten(model) + 0.1
     rows = one_by_one(model, theta, x, y, task)
@@ -46,16 +44,13 @@ def test_the_sum_is_that_of_a_loop_over_records(name, way, monkeypatch):
     clip = float(norms.median())
     expected = (clip / norms).clamp(max=1) @ rows
     stats = ContributionStats()
-    gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    assert isinstance(gradients, way)
+    gradients = clipped_gradients(way, model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
     torch.testing.assert_close(
         gradients.sum(theta, x, y, stats=stats), expected, rtol=1e-4, atol=1e-5
     )
     assert (stats.units, stats.nonfinite) == (23, 0)
     assert abs(stats.clipped - 11) <= 1  # the median itself may fall on either side
     assert stats.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
-    monkeypatch.setattr(type(gradients), "rows_at_once", lambda self, parameters: 4)
-    torch.testing.assert_close(gradients.sum(theta, x, y), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -63,7 +58,7 @@ def test_without_a_bound_nothing_is_clipped(name, way):
     model, x, y, task = problem(name)
     theta = flatten(model)
     total = clipped_gradients(
-        model, task, float("inf"), shape=tuple(x.shape[1:]), dtype=x.dtype
+        way, model, task, float("inf"), shape=tuple(x.shape[1:]), dtype=x.dtype
     ).sum(theta, x, y)
     torch.testing.assert_close(
         total, one_by_one(model, theta, x, y, task).sum(0), rtol=1e-4, atol=1e-5
@@ -73,7 +68,7 @@ def test_without_a_bound_nothing_is_clipped(name, way):
 @pytest.mark.parametrize("name", FLOATS)
 def test_no_record_weighs_more_than_the_clip(name, way):
     model, x, y, task = problem(name)
-    gradients = clipped_gradients(model, task, 0.01, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    gradients = clipped_gradients(way, model, task, 0.01, shape=tuple(x.shape[1:]), dtype=x.dtype)
     for i in range(5):
         assert gradients.sum(flatten(model), 1e3 * x[i : i + 1], y[i : i + 1]).norm() <= 0.01 * (
             1 + 1e-5
@@ -87,7 +82,7 @@ def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong,
     sick = x.clone()
     sick[3] = wrong
     theta, stats = flatten(model), ContributionStats()
-    gradients = clipped_gradients(model, task, 0.5, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    gradients = clipped_gradients(way, model, task, 0.5, shape=tuple(x.shape[1:]), dtype=x.dtype)
     total = gradients.sum(theta, sick, y, stats=stats)
     assert total.isfinite().all()
     if stats.nonfinite:
@@ -103,7 +98,7 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     model, x, y, task = problem("mlp")
     model.eval()
     before = flatten(model)
-    gradients = clipped_gradients(model, task, 1.0, shape=(5,))
+    gradients = ClippedGradients(model, task, 1.0, shape=(5,))
     assert torch.equal(
         gradients.sum(before + 1, x[:0], y[:0]), torch.zeros(len(before), dtype=torch.float64)
     )
@@ -113,13 +108,11 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
-def test_networks_that_overwrite_activations_go_one_by_one(monkeypatch):
-    without_compiler(monkeypatch)
+def test_networks_may_overwrite_activations(way):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3))
     x, y = torch.randn(9, 4), torch.arange(9) % 3
-    gradients = clipped_gradients(model, Classification(), 1.0, shape=(4,))
-    assert isinstance(gradients, module._Formed)
+    gradients = clipped_gradients(way, model, Classification(), 1.0, shape=(4,))
     rows = one_by_one(model, flatten(model), x, y, Classification())
     expected = (1 / rows.norm(dim=1)).clamp(max=1) @ rows
     torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-5)
@@ -131,14 +124,14 @@ def test_token_ids_go_through_an_embedding():
     theta = flatten(model)
     rows = one_by_one(model, theta, data.x, data.y, task)
     clip = float(rows.norm(dim=1).median())
-    gradients = clipped_gradients(model, task, clip, shape=(4,))
+    gradients = ClippedGradients(model, task, clip, shape=(4,))
     expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
     torch.testing.assert_close(gradients.sum(theta, data.x, data.y), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_batch_norm_is_refused():
     with pytest.raises(ConfigError, match="model=BatchNorm1d"):
-        clipped_gradients(
+        ClippedGradients(
             nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)), Classification(), 1.0, shape=(5,)
         )
 
@@ -186,8 +179,7 @@ def test_any_chain_sums_what_single_records_give(network, n, share):
     theta = flatten(model)
     rows = one_by_one(model, theta, x, y, task)
     clip = share * float(rows.norm(dim=1).median()) + 1e-9
-    gradients = clipped_gradients(model, task, clip, shape=shape)
-    assert isinstance(gradients, module._Chained)
+    gradients = ClippedGradients(model, task, clip, shape=shape)
     expected = (clip / rows.norm(dim=1).clamp_min(1e-30)).clamp(max=1) @ rows
     torch.testing.assert_close(gradients.sum(theta, x, y), expected, rtol=1e-8, atol=1e-9)
 
@@ -196,19 +188,18 @@ def test_any_chain_sums_what_single_records_give(network, n, share):
 def test_in_single_precision_sums_are_within_a_millionth_of_the_clip(name, way):
     model, x, y, task = problem(name)
     theta = flatten(model)
-    gradients = clipped_gradients(model, task, 0.7, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    gradients = clipped_gradients(way, model, task, 0.7, shape=tuple(x.shape[1:]), dtype=x.dtype)
     single = gradients.sum(theta, x, y)
     rows = exactly_one_by_one(model, x, y, task)
     expected = (0.7 / rows.norm(dim=1)).clamp(max=1) @ rows
     assert (single - expected).norm() <= 1e-6 * 0.7 * len(x)
 
 
-def test_groups_and_layers_that_nobody_knows_are_formed_one_by_one():
+def test_groups_have_the_gradient_of_their_mean_loss():
     torch.manual_seed(1)
     x, y, task = torch.randn(4, 3, 5), torch.arange(12).view(4, 3) % 2, Classification()
     model = Mlp([6], False, 0.0).build((5,), 2)
-    gradients = clipped_gradients(model, task, 0.3, shape=(5,), group=3)
-    assert isinstance(gradients, module._Formed)
+    gradients = ClippedGradients(model, task, 0.3, shape=(5,), group=3)
     rows = []
     for own, labels in zip(x, y):
         loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
@@ -218,10 +209,6 @@ def test_groups_and_layers_that_nobody_knows_are_formed_one_by_one():
     norms = torch.stack(rows).norm(dim=1, keepdim=True)
     expected = (torch.stack(rows) * (0.3 / norms).clamp(max=1)).sum(0).double()
     torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)
-    known = (nn.Conv2d(2, 2, 1, groups=2), nn.Conv2d(2, 2, 3, padding="same"), nn.Flatten(0))
-    for layer in known:
-        body = nn.Sequential(layer, nn.Flatten(), nn.Linear(18, 2))
-        assert isinstance(clipped_gradients(body, task, 1.0, shape=(2, 3, 3)), module._Formed)
 
 
 class Steps(nn.Module):
@@ -248,7 +235,7 @@ def test_a_record_whose_layers_read_many_rows_stays_within_the_clip(build, shape
     clip."""
     torch.manual_seed(1)
     model = build()
-    gradients = clipped_gradients(model, Classification(), 0.01, shape=shape)
+    gradients = ClippedGradients(model, Classification(), 0.01, shape=shape)
     for own in torch.randn(8, 1, *shape):
         total = gradients.sum(flatten(model), own, torch.zeros(1, dtype=torch.int64))
         assert total.norm() <= 0.01 * (1 + 1e-9)
@@ -263,8 +250,7 @@ def test_in_double_precision_the_sum_is_that_of_autograd(name):
     rows = one_by_one(model, theta, x, y, task)
     clip = float(rows.norm(dim=1).median())
     expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
-    gradients = clipped_gradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    assert isinstance(gradients, module._Chained)
+    gradients = ClippedGradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
     total = gradients.sum(theta, x, y)
     assert (total - expected).norm() <= 1e-9 * expected.norm()
 
@@ -283,33 +269,31 @@ DROPPING = {
 
 @pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("name", DROPPING)
-def test_compiled_sums_drop_what_the_records_drop(name, monkeypatch):
+def test_compiled_sums_drop_what_the_records_drop(name):
     torch.manual_seed(1)
     config, shape = DROPPING[name]
     model = config.build(shape, 4)
     x, y = torch.randn(23, 1, *shape), (torch.arange(23) % 4).unsqueeze(1)
     keys = np.arange(23, dtype=np.uint64)
 
-    def of(step):
-        sums = BatchSums(0.5, model, Classification(), x, y, lambda: keys, None)
-        return type(sums.gradients), run_work(sums.asked(flatten(model), np.arange(3, 23), step))
+    sums = BatchSums(0.5, model, Classification(), x, y, lambda: keys, None)
 
-    (kind, total), (_, other) = of(0), of(1)
-    without_compiler(monkeypatch)
-    (plain, expected) = of(0)
-    assert kind is module._Compiled
-    assert plain is not kind
+    def of(step):
+        return run_work(sums.asked(flatten(model), np.arange(3, 23), step))
+
+    assert sums.gradients.compiled is not None
+    total, other = of(0), of(1)
+    sums.gradients.compiled = None
+    expected = of(0)
     assert (total - expected).norm() <= 1e-5 * expected.norm()
     assert (other - expected).norm() > 1e-2 * expected.norm()
 
 
 @pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-def test_large_networks_on_vectors_and_other_types_are_left_to_torch():
+def test_other_types_are_left_to_torch():
     task = Classification()
-    wide = Mlp([300], False, 0.0).build((60,), 3)
-    assert isinstance(clipped_gradients(wide, task, 1.0, shape=(60,)), module._Chained)
     small = Mlp([3], False, 0.0).build((60,), 3)
-    gradients = clipped_gradients(small, task, 1.0, shape=(60,))
+    gradients = ClippedGradients(small, task, 1.0, shape=(60,))
     theta, x, y = flatten(small).double(), torch.randn(4, 60).double(), torch.arange(4) % 3
     exact = gradients.sum(theta, x, y)
     assert 0 < (gradients.sum(theta.float(), x.float(), y) - exact).norm() < 1e-5
@@ -323,46 +307,8 @@ def test_a_gpu_agrees_with_the_processor(name):
     model, x, y, task = problem(name)
     shape = tuple(x.shape[1:])
     theta = flatten(model)
-    want = clipped_gradients(model, task, 1.0, shape=shape).sum(theta, x, y)
+    want = ClippedGradients(model, task, 1.0, shape=shape).sum(theta, x, y)
     model.to("cuda")
     own = (t.to("cuda") for t in (theta, x, y))
-    got = clipped_gradients(model, task, 1.0, shape=shape).sum(*own)
+    got = ClippedGradients(model, task, 1.0, shape=shape).sum(*own)
     torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
-
-
-class Counting(nn.Module):
-    """Its output depends on how many records came before."""
-
-    def __init__(self):
-        super().__init__()
-        self.hidden = nn.LSTM(2, 4, batch_first=True)
-        self.out = nn.Linear(4, 3)
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        rows, _ = self.hidden(x.reshape(len(x), 4, 2) * (self.calls % 7))
-        return self.out(rows[:, -1])
-
-
-class Stateful(Counting):
-    """An LSTM that goes on with the state of the last record."""
-
-    def __init__(self):
-        super().__init__()
-        self.state = None
-
-    def forward(self, x):
-        fits = self.state is not None and self.state[0].shape[1] == len(x)
-        rows, state = self.hidden(x.reshape(len(x), 4, 2), self.state if fits else None)
-        self.state = tuple(each.detach() for each in state)
-        return self.out(rows[:, -1])
-
-
-@pytest.mark.parametrize("network", [Counting, Stateful])
-def test_a_network_that_remembers_the_last_record_is_refused(network):
-    """A record that is absent would move the gradients of all later ones."""
-    model = network()
-    gradients = clipped_gradients(model, Classification(), 0.1, shape=(8,))
-    with pytest.raises(ConfigError, match="keeps nothing from one pass to the next"):
-        gradients.sum(flatten(model), torch.randn(5, 8), torch.zeros(5, dtype=torch.int64))

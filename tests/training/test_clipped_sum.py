@@ -1,19 +1,13 @@
 """Sums of clipped gradients in C++: what a record may do to the others, and to the sum."""
 
-import logging
-
 import numpy as np
 import pytest
 import torch
-from clipped_problems import exactly_one_by_one
-from compiled_sums import without_compiler
+from clipped_problems import WAYS, clipped_gradients, exactly_one_by_one
 from drawn_networks import traceable
 from torch import nn
 
 from fedpriv.models.tasks import Classification
-from fedpriv.training import clipped as module
-from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
@@ -70,11 +64,8 @@ def records(shape, words=0):
 
 
 def compiled(model, x, clip):
-    gradients = clipped_gradients(
-        model, Classification(), clip, shape=tuple(x.shape[1:]), dtype=x.dtype
-    )
-    assert isinstance(gradients, module._Compiled)
-    return gradients
+    shape = tuple(x.shape[1:])
+    return clipped_gradients("compiled", model, Classification(), clip, shape=shape, dtype=x.dtype)
 
 
 @needs_compiler
@@ -132,18 +123,16 @@ def test_a_word_that_comes_again_adds_to_its_own_vector():
         gradients.sum(flatten(model), torch.full((N, 9), 4).tril(), y)
 
 
-@pytest.mark.parametrize("way", [pytest.param("compiled", marks=needs_compiler), "by torch"])
-def test_a_group_norm_of_steps_is_over_all_of_them(way, monkeypatch):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_group_norm_of_steps_is_over_all_of_them(way):
     """Each step was normalised by itself, with the parameters of other layers, and a record moved
     the sum by more than the clip."""
-    if way == "by torch":
-        without_compiler(monkeypatch)
     torch.manual_seed(1)
     model = OfSteps(nn.Sequential(nn.Linear(6, 9), nn.GroupNorm(1, 7), nn.ReLU()), 9)
     x, y = records((7, 6))
     rows = exactly_one_by_one(model, x, y, Classification())
     expected = (0.1 / rows.norm(dim=1)).clamp(max=1) @ rows
-    gradients = clipped_gradients(model, Classification(), 0.1, shape=(7, 6))
+    gradients = clipped_gradients(way, model, Classification(), 0.1, shape=(7, 6))
     assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6
 
 
@@ -171,45 +160,6 @@ def test_numbers_near_zero_count_as_zero_and_the_thread_has_its_mode_back():
     small = np.full(3, 1e-40, dtype=np.float32)
     assert (small * np.float32(1) == small).all()
     assert torch.full((3,), 1e-40).mul(1.0).count_nonzero() == 3
-
-
-def test_without_a_compiler_private_sums_of_steps_are_formed_in_whole_stacks(monkeypatch):
-    """Rows are summed by kernels that were tried; those of steps may round otherwise in batches of
-    other lengths."""
-    without_compiler(monkeypatch)
-    torch.manual_seed(1)
-    for name, kind in {"rows": module._Chained, "images": module._Chained}.items():
-        build, shape = NETWORKS[name]
-        gradients = clipped_gradients(build(), Classification(), 0.1, shape=shape)
-        x, y = records(shape)
-        asked = gradients.asked(flatten(gradients.model), x, y, alone=True)
-        assert type(asked.gradients) is kind
-    for name in ("lstm", "gru", "attention"):
-        build, shape = NETWORKS[name]
-        model, (x, y) = build(), records(shape)
-        gradients = clipped_gradients(model, Classification(), 0.1, shape=shape)
-        theta, stats = flatten(model), ContributionStats()
-        alone = gradients.asked(theta, x, y, alone=True, stats=stats)
-        fast = gradients.asked(theta, x, y)
-        assert type(alone.gradients) is module._Formed
-        assert type(fast.gradients) is module._Chained
-        torch.testing.assert_close(alone.run(), fast.run(), rtol=1e-4, atol=1e-6)
-        assert stats.units == N
-
-
-def test_the_log_says_once_how_sums_are_computed(monkeypatch, caplog):
-    module._say.cache_clear()
-    without_compiler(monkeypatch)
-    with caplog.at_level(logging.INFO, "fedpriv"):
-        for name in ("rows", "rows", "lstm"):
-            build, shape = NETWORKS[name]
-            clipped_gradients(build(), Classification(), 0.1, shape=shape)
-    assert [record.getMessage() for record in caplog.records] == [
-        "clipped gradients: by one backward pass, not compiled: it needs a C++ compiler",
-        "clipped gradients: by one backward pass, or formed one by one with noise of the system, "
-        "not compiled: it needs a C++ compiler",
-    ]
-    module._say.cache_clear()
 
 
 class Decoder(nn.Module):

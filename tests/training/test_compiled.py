@@ -1,4 +1,4 @@
-"""Local training in C++ against plain autograd and the batched trainer."""
+"""Local training in C++ against plain autograd."""
 
 import dataclasses
 
@@ -7,8 +7,20 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from one_by_one import PROBLEMS, as_array, assert_same, blocks, cnn, mlp, one_by_one, silo, trained
-from test_layers import FEATURES, IMAGES
+from one_by_one import (
+    COMPILED,
+    PLAIN,
+    PROBLEMS,
+    STREAMS,
+    as_array,
+    assert_same,
+    blocks,
+    cnn,
+    mlp,
+    one_by_one,
+    silo,
+    trained,
+)
 from torch import nn
 
 from fedpriv.models.regression import ExponentialSurvival, Regression
@@ -22,7 +34,93 @@ from fedpriv.util.streams import branch
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 COUNTS = [5, 1, 9, 16, 17, 3, 3, 150, 40, 8]
-COMPILED, BATCHED = Execution("compiled"), Execution("batched")
+torch.manual_seed(0)  # a draw can be so ill-conditioned that float32 exceeds every tolerance
+FEATURES = {
+    "linear": nn.Linear(7, 3),
+    "linear without bias": nn.Linear(7, 3, bias=False),
+    "two linear": nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3)),
+    "relu first": nn.Sequential(nn.ReLU(), nn.Linear(7, 3)),
+    "relu twice": nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.ReLU(), nn.Linear(5, 3)),
+    "group norm": nn.Sequential(nn.Linear(7, 5), nn.GroupNorm(1, 5), nn.Linear(5, 3)),
+    "group norm first": nn.Sequential(nn.GroupNorm(1, 7), nn.Linear(7, 3)),
+    "group norm last": nn.Sequential(nn.Linear(7, 3), nn.GroupNorm(1, 3)),
+    "plain group norm": nn.Sequential(
+        nn.Linear(7, 5), nn.GroupNorm(1, 5, eps=1e-2, affine=False), nn.Linear(5, 3)
+    ),
+    "nested": nn.Sequential(
+        nn.Sequential(nn.Linear(7, 5), nn.Identity()), nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
+    ),
+}
+IMAGES = {
+    "flatten": nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(2 * 8 * 10, 3)),
+    "convolution": nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)),
+    "padding": nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(3 * 8 * 10, 3)),
+    "stride": nn.Sequential(
+        nn.Conv2d(2, 3, (2, 3), stride=(2, 3)), nn.Flatten(), nn.Linear(3 * 4 * 3, 3)
+    ),
+    "without bias": nn.Sequential(
+        nn.Conv2d(2, 3, 3, bias=False), nn.Flatten(), nn.Linear(3 * 6 * 8, 3)
+    ),
+    "pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3 * 3 * 4, 3)
+    ),
+    "relu, pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    ),
+    "two convolutions": nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 4 * 6, 3)
+    ),
+    "second with padding, stride, pool": nn.Sequential(
+        nn.Conv2d(2, 3, 3),
+        nn.Conv2d(3, 4, 3, padding=(1, 2), stride=(1, 2)),
+        nn.MaxPool2d((3, 1)),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4 * 2 * 5, 3),
+    ),
+    "second without bias": nn.Sequential(
+        nn.Conv2d(2, 3, 3),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 2, bias=False),
+        nn.MaxPool2d((2, 3)),
+        nn.ReLU(),
+        nn.Conv2d(4, 3, 1),
+        nn.Flatten(),
+    ),
+}
+
+
+class Residuals(nn.Module):
+    """Sums with the records, with what several layers before computed, of a value with itself, and
+    around another sum. The parameters are not in the order of the layers."""
+
+    def __init__(self, p=0.0):
+        super().__init__()
+        self.last, self.first, self.third = nn.Linear(7, 3), nn.Linear(7, 7), nn.Linear(7, 7)
+        self.norm, self.dropout, self.second = nn.GroupNorm(1, 7), nn.Dropout(p), nn.Linear(7, 7)
+
+    def forward(self, x):
+        h = torch.relu(x + self.first(x))
+        inner = self.norm(self.second(h)) + h
+        inner = self.dropout(torch.relu(inner))
+        h = h + self.third(inner)
+        h = torch.relu(h)
+        return self.last(h + h)
+
+
+class Doubled(nn.Module):
+    """A sum before the first layer with parameters, and one as the last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(7, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.one(torch.relu(x) + x)
+        return h + self.two(torch.relu(h))
+
+
+FEATURES |= {"residual sums": Residuals(), "sums at the ends": Doubled()}
 
 
 def wide(inputs=19, outputs=35):
@@ -81,9 +179,7 @@ def test_every_recipe_equals_one_by_one(name, recipe, corrected):
 @pytest.mark.parametrize(
     "recipe", [Recipe(1, None, 0.1), Recipe(2, 4, 0.1)], ids=["gradient", "steps"]
 )
-@pytest.mark.parametrize(
-    "name", [name for name in (*FEATURES, *IMAGES) if "projection" not in name]
-)
+@pytest.mark.parametrize("name", [*FEATURES, *IMAGES])
 def test_layer_against_autograd(name, recipe):
     (model, shape), task = (
         (FEATURES[name], (7,)) if name in FEATURES else (IMAGES[name], (2, 8, 10)),
@@ -163,7 +259,7 @@ DROPPING = {
 
 @pytest.mark.parametrize("size", [4, 8, None])
 @pytest.mark.parametrize("name", DROPPING)
-def test_dropout_is_that_of_the_stacked_trainer(name, size):
+def test_dropout_is_that_of_its_words(name, size):
     torch.manual_seed(3)
     model, task, recipe = (
         DROPPING[name](),
@@ -172,7 +268,7 @@ def test_dropout_is_that_of_the_stacked_trainer(name, size):
     )
     theta, data = flatten(model), silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = trained(model, theta, data, task, recipe, execution=BATCHED)
+    want = one_by_one(model, theta, data, task, recipe)
     assert_same(got, want, theta, rows=150)
     if name != "all":
         other = trained(model, theta, data, task, recipe, execution=COMPILED, round=9)
@@ -228,7 +324,7 @@ def test_a_user_that_diverges_arrives_as_it_is_and_stays_alone(name, bad):
     before = trained(model, theta, data, task, recipe, execution=COMPILED)
     data.x[data.starts[4]] = bad
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = trained(model, theta, data, task, recipe, execution=BATCHED)
+    want = trained(model, theta, data, task, recipe, execution=PLAIN)
     others = np.delete(np.arange(len(COUNTS)), 4)
     assert torch.equal(got[others], before[others])
     assert bool(got[4].isfinite().all()) == bool(want[4].isfinite().all()) == bool(np.isfinite(bad))

@@ -1,21 +1,19 @@
-"""Compiled convolutions, with the maxima that are taken of them, against autograd and the batched
-trainer."""
+"""Compiled convolutions, with the maxima that are taken of them, against autograd."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from one_by_one import assert_same, cnn, one_by_one, silo, trained
+from one_by_one import COMPILED, PLAIN, assert_same, cnn, one_by_one, silo, trained
 from torch import nn
 
 from fedpriv.models.tasks import Classification
-from fedpriv.training.description import Execution, Recipe
+from fedpriv.training.description import Recipe
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-COMPILED, BATCHED = Execution("compiled"), Execution("batched")
 GRADIENT, TASK = Recipe(1, None, 0.5), Classification()
 
 
@@ -85,7 +83,7 @@ def test_batches_of_any_size(size):
     model, recipe = cnn(p=0.5), Recipe(2, size, 0.02)
     theta, data = flatten(model), silo([71, size, 4], (1, 12, 12), TASK)
     got = trained(model, theta, data, TASK, recipe, execution=COMPILED)
-    assert_same(got, trained(model, theta, data, TASK, recipe, execution=BATCHED), theta, rows=71)
+    assert_same(got, one_by_one(model, theta, data, TASK, recipe), theta, rows=71)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.3])
@@ -102,11 +100,10 @@ def test_channels_are_dropped_before_relu_and_maxima_or_after(p):
     recipe, want = Recipe(3, 16, 0.02), None
     for place in (1, 2, 3):
         model = nn.Sequential(*layers[:place], nn.Dropout2d(p), *layers[place:])
-        for execution in (BATCHED, COMPILED):
-            got = trained(model, theta, data, TASK, recipe, execution=execution)
-            want = got if want is None else want
-            assert float(got[:, :17].abs().sum()) > 0  # the convolution learns
-            assert_same(got, want, theta, rows=71)
+        got = trained(model, theta, data, TASK, recipe, execution=COMPILED)
+        want = one_by_one(model, theta, data, TASK, recipe) if want is None else want
+        assert float(got[:, :17].abs().sum()) > 0  # the convolution learns
+        assert_same(got, want, theta, rows=71)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -118,7 +115,7 @@ def test_a_record_that_is_not_finite_arrives_as_it_is_and_its_user_stays_alone(n
     before = trained(model, theta, data, TASK, recipe, execution=COMPILED)
     data.x[data.starts[1], 0, 5, 6] = bad
     got = trained(model, theta, data, TASK, recipe, execution=COMPILED)
-    want = trained(model, theta, data, TASK, recipe, execution=BATCHED)
+    want = trained(model, theta, data, TASK, recipe, execution=PLAIN)
     assert torch.equal(got[[0, 2]], before[[0, 2]])
     assert not bool(got[1].isfinite().all())
     assert not bool(want[1].isfinite().all())

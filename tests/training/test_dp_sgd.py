@@ -14,10 +14,8 @@ from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, Task
-from fedpriv.training import clipped
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.dp_sgd import DpSgd, dp_sgd
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.record_dropout import RecordDropout
 from fedpriv.training.vectors import flatten, load
 from fedpriv.util.streams import Streams, SystemGenerator
@@ -241,15 +239,6 @@ def test_the_tally_tells_norms_and_how_many_were_clipped():
     train(model, x, y, task, replace(WHOLE, clip=clip), stats=stats)
     assert (stats.units, stats.nonfinite, stats.clipped) == (20, 0, int((norms > clip).sum()))
     assert stats.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
-
-
-def test_a_large_batch_is_summed_in_pieces_with_one_noise_draw(monkeypatch):
-    model, x, y, task, _ = network("mlp")
-    recipe = DpSgd(4, 0.6, clip=0.5, noise_multiplier=1.0, lr=0.3, expected_batch=7.0)
-    monkeypatch.setattr(clipped, "clipped_sum", lambda *_: Unmapped("it needs a C++ compiler"))
-    whole = train(model, x, y, task, recipe)
-    monkeypatch.setattr(clipped, "most_numbers", lambda device: 3 * len(flatten(model)))
-    torch.testing.assert_close(train(model, x, y, task, recipe), whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])

@@ -1,18 +1,20 @@
 """No bit of a user's result depends on other users, with seeded and with system randomness."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
-from one_by_one import PROBLEMS, ROUND, cnn, mlp, silo
+from one_by_one import PROBLEMS, ROUND, mlp, silo
 from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
-from fedpriv.training import select, users
+from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.optimizers import Adam, Sgd
+from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
 
@@ -57,26 +59,8 @@ def changes(model, data, task, recipe, **how):
     }
 
 
-@pytest.mark.parametrize("compiler", [True, False])
-@pytest.mark.parametrize("recipe", [Recipe(20, 8, 0.1), Recipe(20, None, 0.1)], ids=str)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_others_keep_every_bit(name, recipe, compiler, monkeypatch):
-    """One user after another is absent; full batches and many epochs amplify what rounding does."""
-    if not compiler:
-        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
-    torch.manual_seed(1)
-    build, shape, task = PROBLEMS[name]
-    model = build()
-    data = silo(COUNTS, shape, task)
-    whole = changes(model, data, task, recipe)
-    for absent in (7, 1):  # the longest, the shortest
-        rest = changes(model, without(data, absent), task, recipe)
-        assert rest.keys() == whole.keys() - {int(data.users[absent])}
-        assert all(np.array_equal(rest[user], whole[user]) for user in rest)
-
-
 class OwnWithSoftsign(nn.Module):
-    """Outside the table of layers, and small enough for a stack."""
+    """Outside the table of layers."""
 
     def __init__(self):
         super().__init__()
@@ -86,70 +70,71 @@ class OwnWithSoftsign(nn.Module):
         return self.last(nn.functional.softsign(self.first(x)))
 
 
-NETWORKS = PROBLEMS | {"own": (OwnWithSoftsign, (6,), Classification())}
+class Branching(OwnWithSoftsign):
+    """No graph: it trains as it is, on a copy a user."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else self.last(self.first(x))
 
 
-@pytest.mark.parametrize("trainer", ["auto", "no compiler", "batched", "sequential"])
+NETWORKS = PROBLEMS | {
+    "own": (OwnWithSoftsign, (6,), Classification()),
+    "branching": (Branching, (6,), Classification()),
+}
+TRAINERS = ["auto", "plain"] + ["compiled"] * (library() is not None)
+
+
+@pytest.mark.parametrize("streams", [SystemStreams(), Streams(3)], ids=["system", "seeded"])
 @pytest.mark.parametrize("recipe", [Recipe(20, 8, 0.1), Recipe(20, None, 0.1)], ids=str)
-@pytest.mark.parametrize("name", NETWORKS)
-def test_seeded_runs_keep_every_bit_too(name, recipe, trainer, monkeypatch):
-    if trainer == "no compiler":
-        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
-        trainer = "auto"
-    if (name, trainer) == ("own", "batched"):
-        pytest.skip("refused")
+@pytest.mark.parametrize(("name", "trainer"), list(itertools.product(NETWORKS, TRAINERS)))
+def test_the_others_keep_every_bit(name, trainer, recipe, streams):
+    """One user after another is absent; full batches and many epochs amplify what rounding does."""
+    uncompiled = name in ("own", "branching")
+    if (uncompiled and trainer == "compiled") or (trainer == "auto" and not streams.system):
+        pytest.skip("refused, or trained in stacks")
     torch.manual_seed(1)
     build, shape, task = NETWORKS[name]
     model = build()
     data = silo(COUNTS, shape, task)
-    own = {"trainer": trainer, "streams": Streams(3)}
-    whole = changes(model, data, task, recipe, **own)
-    for absent in (7, 1, 5):
-        rest = changes(model, without(data, absent), task, recipe, **own)
+    how = {"trainer": trainer, "streams": streams}
+    whole = changes(model, data, task, recipe, **how)
+    for absent in (7, 1, 5):  # the longest, the shortest, one of two
+        rest = changes(model, without(data, absent), task, recipe, **how)
+        assert rest.keys() == whole.keys() - {int(data.users[absent])}
         assert all(np.array_equal(rest[user], whole[user]) for user in rest)
-        assert len(rest) == len(whole) - 1
 
 
-@pytest.mark.parametrize("trainer", ["batched", "no compiler"])
+@pytest.mark.parametrize("trainer", TRAINERS)
 @pytest.mark.parametrize("seed", range(8))
-def test_users_keep_every_bit_in_any_seat_and_company(seed, trainer, monkeypatch):
-    """Enough users for several stacks; a tenth stays, in other seats, at other times, and without
-    the user whose records are NaN."""
-    if trainer == "no compiler":
-        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
-        monkeypatch.setattr(select, "compile_layers", lambda *args: None)
-        trainer = "auto"
+def test_users_keep_every_bit_in_any_company(seed, trainer):
+    """A tenth of many users stays, without the user whose records are NaN."""
     rng = np.random.default_rng(seed)
-    build, shape, task = [*NETWORKS.values()][seed % len(NETWORKS)]
+    build, shape, task = [*PROBLEMS.values()][seed % len(PROBLEMS)]
     torch.manual_seed(seed)
-    model = build(p=0.5) if build is mlp and trainer == "batched" else build()
-    if build is OwnWithSoftsign and trainer == "batched":
-        model = cnn(p=0.3)
-        shape = PROBLEMS["cnn"][1]
+    model = build(p=0.5) if build is mlp else build()
     counts = np.minimum(rng.geometric(rng.choice([0.1, 0.4]), 300), 60)
     data = silo(counts, shape, task)
-    optimizer = [Sgd(), Sgd(momentum=0.5), Adam()][rng.integers(3)]
+    optimizer = Sgd() if trainer == "compiled" else [Sgd(momentum=0.5), Adam()][rng.integers(2)]
     recipe = Recipe(int(rng.integers(1, 4)), [None, 5, 8, 16][rng.integers(4)], 0.1, optimizer)
-    own = {"trainer": trainer, "streams": Streams(3)}
     stays = rng.random(len(counts)) < 0.1
     data.x[data.rows(int(np.flatnonzero(~stays)[0]))] = np.nan
-    whole = changes(model, data, task, recipe, **own)
+    whole = changes(model, data, task, recipe, trainer=trainer)
     rest = data
     for place in np.flatnonzero(~stays)[::-1]:
         rest = without(rest, place)
-    few = changes(model, rest, task, recipe, **own)
+    few = changes(model, rest, task, recipe, trainer=trainer)
     assert few.keys() == {*data.users[stays].tolist()}
     assert all(np.isfinite(few[user]).all() for user in few)
     assert [user for user in few if not np.array_equal(few[user], whole[user])] == []
 
 
-def test_the_batched_trainer_is_refused():
+def test_stacks_are_refused_where_users_train_alone():
     build, shape, task = PROBLEMS["mlp"]
     data = silo(COUNTS, shape, task)
     recipe = Recipe(1, None, 0.1)
-    with pytest.raises(ConfigError, match="trainer=batched: auto, compiled, device or sequential"):
-        changes(build(), data, task, recipe, trainer="batched")
-    seeded = changes(build(), data, task, recipe, trainer="batched", streams=Streams(3))
+    with pytest.raises(ConfigError, match="trainer=stacked: auto, compiled, device or plain"):
+        changes(build(), data, task, recipe, trainer="stacked")
+    seeded = changes(build(), data, task, recipe, trainer="stacked", streams=Streams(3))
     assert len(seeded) == len(COUNTS)
 
 
@@ -196,31 +181,3 @@ def test_a_user_has_its_own_number_of_threads(monkeypatch):
         changes(model, without(data, 0), Classification(), recipe)[second], both[second]
     )
     assert torch.get_num_threads() == 2
-
-
-class OfHalves(nn.Module):
-    """Computes in numbers of 16 bits: 32 users with odd numbers of them do not fill whole vectors,
-    and the last users are rounded in another way, though seldom."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(6, 7), nn.Linear(7, 3)
-
-    def forward(self, x):
-        return self.last(nn.functional.gelu(self.first(x).half()).float())
-
-
-@pytest.mark.parametrize("size", [None, 16])
-def test_users_of_short_numbers_keep_every_bit(size):
-    recipe = Recipe(20, size, 0.5)
-    for seed in range(3):
-        torch.manual_seed(seed)
-        model = OfHalves()
-        data = silo([25 if size else 9] * 33, (6,), Classification(), seed)
-        whole = changes(model, data, Classification(), recipe, streams=Streams(3))
-        for gone in (range(16), range(17, 33)):
-            rest = data
-            for place in reversed(gone):
-                rest = without(rest, place)
-            few = changes(model, rest, Classification(), recipe, streams=Streams(3))
-            assert [user for user in few if not np.array_equal(few[user], whole[user])] == []

@@ -10,7 +10,7 @@ from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
-from fedpriv.training.clipped import clipped_gradients
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
@@ -42,7 +42,7 @@ def problem(model=None, n=20, features=5, clip=0.4):
     net = (model or Mlp([6], False, 0.0)).build((features,), 3)
     x, y = torch.randn(n, features), torch.arange(n) % 3
     return (
-        clipped_gradients(net, Classification(), clip, shape=(features,)),
+        ClippedGradients(net, Classification(), clip, shape=(features,)),
         flatten(net).double().numpy(),
         x,
         y,
@@ -86,7 +86,7 @@ def network(name):
     else:
         model, x, y = config.build(shape, 3), torch.randn(20, *shape), torch.arange(20) % 3
     return (
-        clipped_gradients(model, Classification(), 0.4, shape=shape),
+        ClippedGradients(model, Classification(), 0.4, shape=shape),
         flatten(model).double().numpy(),
         x,
         y,
@@ -145,7 +145,7 @@ def test_token_ids_train_as_they_are():
     torch.manual_seed(2)
     model, data = Tokens(), token_silo([20])
     gradients, theta = (
-        clipped_gradients(model, Classification(), float("inf"), shape=(4,)),
+        ClippedGradients(model, Classification(), float("inf"), shape=(4,)),
         flatten(model),
     )
     recipe, order = NoisySgd(1, 20, 0.5), np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from drawn_networks import REMEMBERS, Spoiled, traceable, untraceable
@@ -10,13 +9,12 @@ from one_by_one import assert_same, one_by_one, silo, token_silo, trained
 from torch import nn
 
 from fedpriv.models.tasks import Classification
-from fedpriv.training import select
 from fedpriv.training.description import Recipe
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, mapped
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.network import CompiledNetwork, compiled_network
-from fedpriv.training.vectors import call, flatten, unflatten
+from fedpriv.training.vectors import flatten
 
 TASK = Classification()
 RECIPE = Recipe(2, 4, 0.1)
@@ -31,9 +29,9 @@ def check_traceable(seed):
     model, shape = traceable(seed)
     chain = mapped(model, shape)
     assert isinstance(chain, LayerChain), chain.reason
-    theta, x = flatten(model).double(), torch.randn(7, *shape, dtype=torch.float64)
+    x = torch.randn(7, *shape, dtype=torch.float64)
     twin = copy.deepcopy(model).double()
-    torch.testing.assert_close(chain.run(theta, x), call(twin, unflatten(twin, theta), x))
+    torch.testing.assert_close(chain.run(x.float()), model(x.float()))
     if library() is not None:
         found = compiled_network(model, shape)
         assert isinstance(found, CompiledNetwork), found.reason
@@ -143,35 +141,3 @@ def test_a_word_that_the_network_does_not_know_is_refused():
     data.x[3, 1] = 11
     with pytest.raises(IndexError, match="words from 0 to 11 for a network of 11"):
         trained(model, flatten(model), data, TASK, RECIPE)
-
-
-def test_what_is_changed_later_is_seen():
-    model, shape = traceable(3)
-    assert isinstance(mapped(model, shape), LayerChain)
-    layer = next(part for part in model.modules() if isinstance(part, nn.Linear))
-    hook = layer.register_forward_hook(lambda part, x, y: 2 * y)
-    found = mapped(model, shape)
-    assert isinstance(found, Unmapped)
-    assert "hooks" in found.reason
-    hook.remove()
-    assert isinstance(mapped(model, shape), LayerChain)
-    layer.forward = lambda x: nn.functional.linear(x, 2 * layer.weight, layer.bias)
-    assert isinstance(mapped(model, shape), Unmapped)
-
-
-def test_the_reason_stands_with_the_trainer():
-    model, _ = untraceable(0)
-    data = silo(COUNTS, (6,), TASK)
-    reasons = []
-    choose = select.select_trainers
-
-    def noted(problem, rows):
-        selection = choose(problem, rows)
-        reasons.extend(trainer.reason for trainer, _ in selection)
-        return selection
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedpriv.training.users.select_trainers", noted)
-        trained(model, flatten(model), data, TASK, RECIPE, chosen=np.arange(2))
-    assert reasons
-    assert all("torch.fx cannot trace its forward pass" in reason for reason in reasons)

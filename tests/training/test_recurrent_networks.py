@@ -1,4 +1,4 @@
-"""Networks with torch's recurrent layers, which vmap cannot batch, under methods that clip the
+"""Networks with torch's recurrent layers, under methods that clip the
 gradients of records."""
 
 import json
@@ -11,9 +11,8 @@ from torch import nn
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
-from fedpriv.training.clipped import clipped_gradients
-from fedpriv.training.network_checks import vmap_batches
-from fedpriv.training.per_record import per_group_gradients
+from fedpriv.training.clipped import ClippedGradients
+from fedpriv.training.per_record import RecordGradients
 from fedpriv.training.record_dropout import record_dropout
 from fedpriv.training.vectors import flatten
 
@@ -59,9 +58,12 @@ def expected(model, x, y):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_gradients_of_records_are_those_of_a_backward_pass(layer):
     torch.manual_seed(0)
-    model = Recurrent(LAYERS[layer]()).eval()
+    model = Recurrent(LAYERS[layer]())
+    model.dropout = nn.Identity()
     x, y = records()
-    found = per_group_gradients(model, TASK, 1)(flatten(model), x[:, None], y[:, None], {})
+    found = RecordGradients(model, TASK, 1, (6, 3), torch.float32)(
+        flatten(model), x[:, None], y[:, None], {}
+    )
     torch.testing.assert_close(found, expected(model, x, y))
 
 
@@ -72,7 +74,7 @@ def test_clipped_gradients_are_summed(layer):
     model.dropout = nn.Identity()
     x, y = records()
     clip = 0.3
-    total = clipped_gradients(model, TASK, clip, shape=(6, 3)).sum(flatten(model), x, y)
+    total = ClippedGradients(model, TASK, clip, shape=(6, 3)).sum(flatten(model), x, y)
     rows = expected(model, x, y).double()
     factors = (clip / rows.norm(dim=1)).clamp_max(1)
     torch.testing.assert_close(total, factors @ rows)
@@ -91,11 +93,6 @@ def test_dropout_inside_a_recurrent_layer_is_refused():
     model = Recurrent(nn.GRU(3, 4, num_layers=2, dropout=0.5, batch_first=True))
     with pytest.raises(ConfigError, match=r"only from nn\.Dropout"):
         record_dropout(model, (1, 6, 3), torch.float32, torch.device("cpu"))
-
-
-def test_other_networks_are_still_batched():
-    assert vmap_batches(nn.Sequential(nn.Linear(3, 2)), (1, 3), torch.float32)
-    assert not vmap_batches(nn.Sequential(nn.GRU(3, 2)), (1, 6, 3), torch.float32)
 
 
 METHODS = ("minibatch_sgd", "local_sgd", "spider", "prox_svrg", "prox_pl_svrg", "prox_sgd")

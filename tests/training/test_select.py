@@ -1,29 +1,20 @@
 """The rule that picks the trainer."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from one_by_one import Tokens, silo, trained
+from one_by_one import BY_TORCH, Tokens, silo, trained
 from torch import nn
 
 from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
-from fedpriv.models.l2_projection import L2Projection
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
-from fedpriv.training import select
 from fedpriv.training.cost import measure_cost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.optimizers import (
-    Adam,
-    LocalOptimizer,
-    RmsProp,
-    Sgd,
-    treats_numbers_alike,
-)
-from fedpriv.training.select import select_trainers
+from fedpriv.training.optimizers import LocalOptimizer, Sgd
+from fedpriv.training.select import select_trainer
 from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
@@ -31,78 +22,30 @@ from fedpriv.training.vectors import flatten
 TASK, RECIPE = Classification(), Recipe(1, None, 0.1)
 
 
-def selected(model, shape, rows, dtype=torch.float32, task=TASK, recipe=RECIPE, **others):
+def selected(model, shape, dtype=torch.float32, task=TASK, recipe=RECIPE, alone=False, **others):
+    """The trainer's name, and why it was chosen."""
     model = model.double() if dtype == torch.float64 else model
     cost = measure_cost(model, shape, dtype)
     problem = LocalProblem(model, cost, shape, task, recipe, flatten(model), dtype=dtype, **others)
-    selection = select_trainers(problem, np.asarray(rows))
-    assert sorted(np.concatenate([users for _, users in selection])) == list(range(len(rows)))
-    return {type(trainer).__name__: users.tolist() for trainer, users in selection}
-
-
-def test_known_chains_are_stacked():
-    chain = nn.Sequential(L2Projection(1.0), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    assert list(selected(chain, (4,), [64] * 3)) == ["Batched"]
+    trainer = select_trainer(problem, alone=alone)
+    return trainer.name, trainer.reason
 
 
 def chain(width=8, outputs=2):
     return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, outputs))
 
 
-@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-def test_small_chains_are_compiled_where_loss_optimiser_and_features_are():
-    def chosen(model, **changes):
-        return list(selected(model, (4,), [64] * 3, **changes))
-
-    assert chosen(chain()) == ["Compiled"]
-    assert chosen(chain(50_000)) == [
-        "Batched"
-    ]  # a core's cache no longer holds a user's parameters
-    assert chosen(chain(), recipe=Recipe(1, None, 0.1, Sgd(momentum=0.9))) == ["Batched"]
-    assert chosen(chain(outputs=1), task=CoxRegression()) == ["Compiled"]
-    assert chosen(chain(), dtype=torch.float64) == ["Batched"]
-    assert chosen(chain(outputs=1), task=BinaryClassification()) == ["Compiled"]
-    assert chosen(chain(outputs=2), task=BinaryClassification()) == [
-        "Batched"
-    ]  # which has no such loss either
+def softsign(width=8):
+    return nn.Sequential(nn.Linear(4, width), nn.Softsign(), nn.Linear(width, 2))
 
 
-@pytest.mark.parametrize("trainer", ["compiled", "batched"])
-def test_a_trainer_that_cannot_is_refused(trainer):
-    model = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), nn.Linear(8, 2))
-    with pytest.raises(ConfigError, match=f"trainer={trainer}: auto"):
-        selected(model, (4,), [64], execution=Execution(trainer))
+class Recurrent(nn.Module):
+    def __init__(self, states):
+        super().__init__()
+        self.cell, self.last = nn.LSTM(8, states, batch_first=True), nn.Linear(states, 3)
 
-
-def test_a_trainer_may_be_asked_for():
-    asked = {
-        name: selected(chain(), (4,), [64], execution=Execution(name))
-        for name in ("batched", "sequential")
-    }
-    assert asked == {"batched": {"Batched": [0]}, "sequential": {"Sequential": [0]}}
-
-
-@pytest.mark.parametrize(("key", "value"), [("trainer", "fast"), ("workers", 0)])
-def test_impossible_executions_are_refused(key, value):
-    with pytest.raises(ConfigError, match=f"{key}={value}"):
-        Execution(**{key: value})
-
-
-def test_others_are_mapped_when_small_and_looped_when_large():
-    model = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), nn.Linear(8, 2))
-    assert list(selected(model, (4,), [64] * 6)) == ["Vmapped"]
-    assert list(selected(model, (4,), [64])) == ["Vmapped"]  # whoever else is there
-    assert selected(model, (4,), [10**6, 10**6, *[9] * 6]) == {
-        "Vmapped": [2, 3, 4, 5, 6, 7],
-        "Sequential": [0, 1],
-    }
-    wide = nn.Sequential(nn.Linear(500, 500), nn.Softsign(), nn.Linear(500, 2))
-    assert list(selected(wide, (500,), [1] * 50)) == ["Sequential"]
-
-
-def test_layers_that_remember_batches_train_one_user_after_another():
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
-    assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
+    def forward(self, x):
+        return self.last(nn.functional.softsign(self.cell(x)[0][:, -1]))
 
 
 class Jitter(nn.Module):
@@ -110,25 +53,72 @@ class Jitter(nn.Module):
         return x + torch.rand_like(x)
 
 
+class Branching(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else 2 * super().forward(x)
+
+
+MOMENTUM = Recipe(1, None, 0.1, Sgd(momentum=0.9))
+CASES = {
+    "a chain": (chain(), {}, "compiled"),
+    "binary": (chain(outputs=1), {"task": BinaryClassification()}, "compiled"),
+    "survival": (chain(outputs=1), {"task": CoxRegression()}, "compiled"),
+    "of words": (Tokens(), {"dtype": torch.int64}, "compiled"),
+    "with momentum": (chain(), {"recipe": MOMENTUM}, "stacked"),
+    "in double precision": (chain(), {"dtype": torch.float64}, "stacked"),
+    "outside the table": (softsign(), {}, "stacked"),
+    "outside the table, alone": (softsign(), {"alone": True}, "plain"),
+    "more than a cache": (chain(50_000), {}, "plain"),
+    "many products": (softsign(40_000), {}, "plain"),
+    "small recurrent": (Recurrent(16), {"shape": (20, 8)}, "stacked"),
+    "large recurrent": (Recurrent(128), {"shape": (20, 8)}, "plain"),
+    "remembers batches": (
+        nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)),
+        {},
+        "plain",
+    ),
+    "draws": (nn.Sequential(softsign(), nn.Dropout(0.5)), {}, "plain"),
+    "draws by itself": (nn.Sequential(softsign(), Jitter()), {}, "plain"),
+    "branches": (Branching(4, 2), {}, "plain"),
+}
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("name", CASES)
+def test_the_fastest_trainer_that_can_is_chosen(name):
+    model, given, expected = CASES[name]
+    assert selected(model, **{"shape": (4,), **given})[0] == expected
+
+
 @pytest.mark.parametrize(
-    "layer",
-    [nn.Dropout(0.5), nn.AlphaDropout(0.5), Jitter()],
-    ids=lambda layer: type(layer).__name__,
+    ("model", "reason"),
+    [
+        (softsign(), r"layer _?1 \(Softsign\) is not in the table"),
+        (Branching(4, 2), "not captured: torch.fx cannot trace its forward pass"),
+    ],
 )
-def test_networks_that_draw_random_numbers_are_not_mapped(layer):
-    model = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), layer, nn.Linear(8, 2))
-    assert list(selected(model, (4,), [64] * 20)) == ["Sequential"]
+def test_the_reason_says_what_stands_against_a_faster_one(model, reason):
+    with pytest.raises(AssertionError) as error:
+        raise AssertionError(selected(model, (4,), alone=True)[1])
+    assert error.match(reason)
 
 
-@pytest.mark.parametrize("compiler", [True, False])
-def test_embeddings_are_compiled_or_mapped(compiler, monkeypatch):
-    if not compiler:
-        monkeypatch.setattr(select, "compiled", lambda problem: Unmapped("no compiler"))
-    elif library() is None:
-        pytest.skip("needs a C++ compiler")
-    name = "Compiled" if compiler else "Vmapped"
-    for users in (20, 1):
-        assert list(selected(Tokens(), (4,), [64] * users, torch.int64)) == [name]
+def test_a_trainer_that_cannot_is_refused():
+    with pytest.raises(ConfigError, match="trainer=compiled: auto or plain here"):
+        selected(softsign(), (4,), execution=Execution("compiled"))
+    with pytest.raises(ConfigError, match="trainer=stacked: auto or plain here"):
+        selected(Branching(4, 2), (4,), execution=Execution("stacked"))
+
+
+def test_a_trainer_may_be_asked_for():
+    for name in BY_TORCH:
+        assert selected(chain(), (4,), execution=Execution(name)) == (name, "asked for")
+
+
+@pytest.mark.parametrize(("key", "value"), [("trainer", "fast"), ("workers", 0)])
+def test_impossible_executions_are_refused(key, value):
+    with pytest.raises(ConfigError, match=f"{key}={value}"):
+        Execution(**{key: value})
 
 
 def test_cost_of_the_published_cnn():
@@ -150,35 +140,9 @@ def test_cost_of_recurrent_layers_and_attention():
     assert cost.activations > 6 * 8 * 5 + 36 * 2
 
 
-class Recurrent(nn.Module):
-    def __init__(self, states):
-        super().__init__()
-        self.cell, self.last = nn.LSTM(8, states, batch_first=True), nn.Linear(states, 3)
-
-    def forward(self, x):
-        return self.last(nn.functional.softsign(self.cell(x)[0][:, -1]))
-
-
-@pytest.mark.parametrize(("states", "name"), [(16, "Vmapped"), (128, "Sequential")])
-def test_large_recurrent_layers_train_one_user_after_the_other(states, name):
-    assert list(selected(Recurrent(states), (20, 8), [16] * 20)) == [name]
-
-
 def test_an_embedding_multiplies_nothing():
     cost = measure_cost(Tokens(), (4,), torch.int64)
     assert (cost.parameters, cost.products) == (11 * 5 + 6 * 3, 5 * 3)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_number_of_threads_does_not_choose_the_trainer(threads):
-    """A stack trains on one thread; several would part its numbers inside a vector."""
-    model = nn.Sequential(nn.Linear(6, 129), nn.Softplus(), nn.Linear(129, 3))
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        assert selected(model, (6,), [9, 9]) == {"Vmapped": [0, 1]}
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -207,96 +171,17 @@ class ByRows(Lars):
             stack[: len(gradient)].sub_((rows / length).view_as(gradient), alpha=lr)
 
 
-@dataclass(frozen=True)
-class Signs(Lars):
-    def step(self, parameters, gradients, slots, *, lr):
-        for stack, gradient in zip(parameters, gradients):
-            stack[: len(gradient)].sub_(gradient.sign(), alpha=lr)
-
-
-@dataclass(frozen=True)
-class Bounded(Lars):
-    """Long steps have one length for each parameter."""
-
-    most: float = 50.0
-
-    def step(self, parameters, gradients, slots, *, lr):
-        for stack, gradient in zip(parameters, gradients):
-            rows = gradient.flatten(1)
-            length = rows.norm(dim=1, keepdim=True).clamp_min(self.most)
-            stack[: len(gradient)].sub_((rows * self.most / length).view_as(gradient), alpha=lr)
-
-
-@dataclass(frozen=True)
-class Noisy(Lars):
-    def step(self, parameters, gradients, slots, *, lr):
-        for stack, gradient in zip(parameters, gradients):
-            stack[: len(gradient)].sub_(gradient + torch.randn_like(gradient), alpha=lr)
-
-
-@dataclass(frozen=True)
-class WithList(Signs):
-    """Cannot be hashed."""
-
-    milestones: list[int] = field(default_factory=list)
-
-
-@pytest.mark.parametrize("optimizer", [Bounded(), Noisy()])
-def test_a_step_is_tried_with_large_gradients_and_draws_nothing(optimizer):
-    before = torch.get_rng_state()
-    assert not treats_numbers_alike(optimizer)
-    assert torch.equal(before, torch.get_rng_state())
-
-
+@pytest.mark.parametrize("trainer", BY_TORCH)
 @pytest.mark.parametrize("optimizer", [Lars(), ByRows()])
-def test_users_train_one_by_one_where_an_optimiser_looks_at_whole_parameters(optimizer):
-    softsign = nn.Sequential(nn.Linear(4, 8), nn.Softsign(), nn.Linear(8, 2))
+def test_an_optimiser_may_look_at_whole_parameters(optimizer, trainer):
+    model = softsign()
     recipe = Recipe(1, None, 0.1, optimizer)
-    for model in (chain(), softsign):
-        assert selected(model, (4,), [2, 9], recipe=recipe) == {"Sequential": [0, 1]}
-    with pytest.raises(ConfigError, match="trainer=batched: auto or sequential here"):
-        selected(chain(), (4,), [9], recipe=recipe, execution=Execution("batched"))
-    moved = trained(softsign, flatten(softsign), silo([3, 2], (4,), TASK), TASK, recipe)
-    for own in moved:
+    data = silo([3, 2], (4,), TASK)
+    for own in trained(model, flatten(model), data, TASK, recipe, execution=BY_TORCH[trainer]):
         start = 0
-        for parameter in softsign.parameters():
+        for parameter in model.parameters():
             stop = start + parameter.numel()
             rows = 1 if type(optimizer) is Lars else len(parameter)
             length = np.linalg.norm(own[start:stop].reshape(rows, -1), axis=1)
             assert length == pytest.approx(0.1, rel=1e-5)
             start = stop
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        Sgd(0.9, 0.1),
-        RmsProp(),
-        RmsProp(momentum=0.5),
-        Adam(),
-        Adam(weight_decay=0.1),
-        Signs(),
-        WithList(),
-    ],
-)
-def test_other_optimisers_take_whole_stacks(optimizer):
-    assert treats_numbers_alike(optimizer)
-    assert list(selected(chain(), (4,), [9], recipe=Recipe(1, None, 0.1, optimizer))) == ["Batched"]
-
-
-class DrawsForOne(nn.Module):
-    """Draws random numbers for single records."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x):
-        outputs = self.layer(x).sin()
-        return outputs + torch.rand(3) if len(x) == 1 else outputs
-
-
-def test_a_network_that_draws_for_a_single_record_trains_one_user_after_another():
-    model = DrawsForOne()
-    assert selected(model, (4,), [8, 8]) == {"Sequential": [0, 1]}
-    trained(model, flatten(model), silo([9, 17], (4,), TASK), TASK, Recipe(1, 8, 0.1))

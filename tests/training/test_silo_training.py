@@ -5,30 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from one_by_one import STREAMS, TRAINERS, cnn, mlp, silo
+from one_by_one import PLAIN, STACKED, STREAMS, cnn, mlp, silo
 
 from fedpriv.models.tasks import Classification
-from fedpriv.training import schedule, users
-from fedpriv.training import silo_training as module
+from fedpriv.training import users
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.optimizers import Adam, Sgd
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers.batched import Batched
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
 COUNTS = [1, 1, 2], [9, 3, 3, 1], [5], [14, 14, 2, 1, 1, 1]
-BATCHED = Execution("batched")
 NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (1, 12, 12))}
 
 
-def network(name="mlp", p=0.5):
+def network(name="mlp", p=0.0):
     torch.manual_seed(0)
     build, shape = NETWORKS[name]
     return build(p=p), shape
 
 
-def works(model, shape, recipe, *, execution=BATCHED, counts=COUNTS, **training):
+def works(model, shape, recipe, *, execution=STACKED, counts=COUNTS, **training):
     """The training of a silo each."""
     described = Training(recipe, flatten(model).double().numpy(), **training)
     place = {"streams": STREAMS, "round": 3, "execution": execution}
@@ -72,8 +69,7 @@ def assert_close(got, want):
 @pytest.mark.parametrize("size", [None, 3, 4, 50])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_silo_gets_what_it_gets_alone(name, size):
-    """With dropout, in batches of which some silos' users need several; in whatever order silos
-    come."""
+    """In batches of which some silos' users need several; in whatever order silos come."""
     given = works(*network(name), Recipe(3, size, 0.1, proximal=0.1))
     want = apart(given)
     assert all(bool((own.norm(dim=1) > 1e-3).all()) for own in want)
@@ -117,29 +113,9 @@ def test_pooled_silos_train_together():
     assert_close(run_batch(given), want)
 
 
-def test_blocks_stay_within_memory(monkeypatch):
-    """However many silos there are, records are copied and networks stacked a block at a time."""
-    model, shape = network(p=0.0)
-    monkeypatch.setattr(schedule, "STACK", 3)
-    budget = 48 * len(flatten(model))
-    monkeypatch.setattr("fedpriv.training.trainers.batched.memory_budget", lambda device: budget)
-    given = works(model, shape, Recipe(2, 4, 0.1), counts=[[1] * 8, [1] * 9, [1] * 7])
-    want, seen = apart(given), []
-    run = Batched.run
-    monkeypatch.setattr(
-        Batched, "run", lambda self, users, memory: seen.append(users) or run(self, users, memory)
-    )
-    assert_close(run_batch(given), want)
-    assert [len(own.positions) for own in seen] == [9, 9, 6]  # whole stacks of three
-    for own in seen:
-        assert len(own.data.x) == own.counts.sum()
-        results = 4 * len(own.positions) * len(flatten(model))
-        assert results + own.data.x.nbytes <= budget
-
-
 @pytest.mark.skipif(library() is None, reason="no C++ compiler")
 def test_on_several_threads_compiled_training_has_the_same_bits():
-    model, shape = network()
+    model, shape = network(p=0.5)
     recipe = Recipe(3, 4, 0.1)
     run = works(model, shape, recipe, execution=Execution("compiled"))
     assert {work.batch_key for work in run} == {None}
@@ -169,39 +145,10 @@ def test_silos_that_differ_in_more_than_records_train_apart():
     for given in (
         works(model, shape, recipe, correction=np.ones_like(start)),
         works(model, shape, adam, memory={}),
-        works(model, shape, recipe, execution=Execution("sequential")),
+        works(model, shape, recipe, execution=PLAIN),
     ):
         assert {work.batch_key for work in given} == {None}
     assert None not in {work.batch_key for work in works(model, shape, adam)}
-
-
-def test_results_that_are_too_large_do_not_wait(monkeypatch):
-    model, shape = network()
-    given = works(model, shape, Recipe(2, 4, 0.1))
-    sizes = [4 * len(own) * len(flatten(model)) for own in COUNTS]
-    assert [work.nbytes for work in given] == sizes
-    monkeypatch.setattr(module, "memory_budget", lambda device: sizes[1])
-    assert [work.batch_key is None for work in given] == [False, False, False, True]
-
-
-def test_users_of_whom_few_fit_a_block_train_silo_by_silo():
-    """A million numbers a record and layer."""
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(8 * 400**2, 3)
-    )
-    start = Training(Recipe(1, None, 0.1), flatten(model).double().numpy())
-    data = silo([1, 1], (1, 400, 400), Classification())
-    place = {"streams": STREAMS, "round": 3, "party": "a", "execution": BATCHED}
-    own = users.silo_training(start, model=model, data=data, task=Classification(), **place)
-    assert own.nbytes <= module.memory_budget(torch.device("cpu"))
-    assert own.batch_key is None
-
-
-def test_trainers_that_share_a_silos_users_train_apart(monkeypatch):
-    monkeypatch.setattr(
-        users, "select_trainers", lambda problem, rows: TRAINERS["batched"](problem, rows) * 2
-    )
-    assert {work.batch_key for work in works(*network(), Recipe(2, 4, 0.1))} == {None}
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -209,10 +156,8 @@ def test_users_trained_one_by_one_are_blocks_of_one_with_the_bits_of_a_training_
     model, shape = network()
     recipe = Recipe(2, 3, 0.1, Sgd(0.5 if memory else 0.0))
     kept = {"velocity": np.ones(len(flatten(model)))} if memory else None
-    [work] = works(
-        model, shape, recipe, execution=Execution("sequential"), counts=COUNTS[1:2], memory=kept
-    )
-    [(trainer, _)] = work.selection
+    [work] = works(model, shape, recipe, execution=PLAIN, counts=COUNTS[1:2], memory=kept)
+    trainer = work.trainer
     assert trainer.blocks(work.users.counts, work.users.size) == [(0, 4)]
     blocks = list(work.run())
     assert [block.units.tolist() for block in blocks] == [[unit] for unit in work.users.ids]

@@ -9,13 +9,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from one_by_one import (
+    BY_TORCH,
     PROBLEMS,
     ROUND,
-    TRAINERS,
     Tokens,
     as_array,
     assert_same,
-    batched,
     blocks,
     cnn,
     mlp,
@@ -29,29 +28,11 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
-from fedpriv.training import users
-from fedpriv.training.description import Recipe, Training
-from fedpriv.training.optimizers import Adam, Sgd
-from fedpriv.training.trainers.batched import Batched
+from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
 
 COUNTS = [5, 1, 9, 16, 17, 3, 3, 40, 8]
-
-
-def batched_within(**limits):
-    """A stand-in for `select_trainers`: batched trainers with other limits, each a function of the
-    trainer's own; and the list of those it has made."""
-    made = []
-
-    def select(*args):
-        [(trainer, indices)] = batched(*args)
-        own = {name: value(trainer.limits) for name, value in limits.items()}
-        trainer.limits = dataclasses.replace(trainer.limits, **own)
-        made.append(trainer)
-        return [(trainer, indices)]
-
-    return select, made
 
 
 def problem(name):
@@ -65,11 +46,10 @@ def problem(name):
     "recipe", [Recipe(3, 8, 0.1), Recipe(2, 64, 0.1), Recipe(2, None, 0.05)], ids=str
 )
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_every_trainer_equals_one_by_one(trainer, name, recipe, monkeypatch):
-    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
+@pytest.mark.parametrize("trainer", BY_TORCH)
+def test_every_trainer_equals_one_by_one(trainer, name, recipe):
     model, theta, data, task = problem(name)
-    got = trained(model, theta, data, task, recipe)
+    got = trained(model, theta, data, task, recipe, execution=BY_TORCH[trainer])
     assert torch.equal(flatten(model), theta)  # the caller's model is only a template
     assert_same(got, one_by_one(model, theta, data, task, recipe), theta)
     assert float(got.norm(dim=1).max()) > 1e-3
@@ -91,28 +71,13 @@ def test_any_record_counts(counts, size, epochs, name):
     assert_same(got, one_by_one(model, theta, data, task, recipe), theta, rows=max(64, *counts))
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
-def test_blocks_do_not_change_results(name, monkeypatch):
-    model, theta, data, task = problem(name)
-    recipe = Recipe(2, 8, 0.1)
-    want = trained(model, theta, data, task, recipe)
-    small, _ = batched_within(budget=lambda own: own.user_bytes)
-    monkeypatch.setattr(users, "select_trainers", small)
-    got = blocks(Training(recipe, as_array(theta)), model, data, task)
-    assert len(got) > len(COUNTS) // 3
-    rows = torch.empty_like(want)
-    for block in got:
-        rows[np.searchsorted(data.users, block.units)] = block.vectors
-    assert_same(rows, want, theta)
-
-
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_sample_of_users_trains_as_in_the_full_run(trainer, monkeypatch):
-    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
+@pytest.mark.parametrize("trainer", BY_TORCH)
+def test_a_sample_of_users_trains_as_in_the_full_run(trainer):
     model, theta, data, task = problem("mlp")
     recipe, positions = Recipe(3, 4, 0.1), np.array([7, 0, 4, 1])
-    full = trained(model, theta, data, task, recipe)
-    assert_same(trained(model, theta, data, task, recipe, positions), full[positions], theta)
+    own = {"execution": BY_TORCH[trainer]}
+    full = trained(model, theta, data, task, recipe, **own)
+    assert_same(trained(model, theta, data, task, recipe, positions, **own), full[positions], theta)
     assert blocks(Training(recipe, as_array(theta), np.array([], int)), model, data, task) == []
 
 
@@ -153,13 +118,13 @@ DROPPING = {
         nn.Flatten(),
         nn.Linear(75, 3),
     ),
-    "unknown layers": lambda: nn.Sequential(without_norm(0.5), nn.Tanh()),
+    "unknown layers": lambda: nn.Sequential(without_norm(0.5), nn.Softsign()),
 }
 
 
 @pytest.mark.parametrize("size", [4, 8, None])
 @pytest.mark.parametrize("name", DROPPING)
-def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size, monkeypatch):
+def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size):
     """Orders and dropout of a user: alone, in a sample, in a smaller silo, in other blocks and in
     pieces."""
     torch.manual_seed(3)
@@ -174,16 +139,6 @@ def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size, monkey
     assert_same(
         trained(model, theta, without_user(data, 7), task, recipe), np.delete(full, 7, 0), theta
     )
-    if name == "unknown layers":
-        return
-    for budget, pieces_from in (
-        (lambda own: 3 * own.user_bytes, 8),
-        (lambda own: 2 * own.row_bytes, 1),
-    ):
-        small, _ = batched_within(budget=budget)
-        monkeypatch.setattr(users, "select_trainers", small)
-        monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", pieces_from)
-        assert_same(trained(model, theta, data, task, recipe), full, theta)
 
 
 def without_user(data, position):
@@ -210,33 +165,32 @@ def test_system_randomness_is_new_in_every_training():
     assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("trainer", ["batched", "sequential"])
-def test_dropout_is_active_and_differs_between_users_and_steps(trainer, monkeypatch):
-    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
+@pytest.mark.parametrize("trainer", ["auto", "plain", "stacked"])
+def test_dropout_is_active_and_differs_between_users_and_steps(trainer):
     model, task = nn.Sequential(nn.Dropout(0.5), nn.Linear(400, 3, bias=False)), Classification()
     theta, data = torch.zeros(1200), silo([1] * 60, (400,), task)
     data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
     # With zero weights, the first step moves class 0's weights by lr (1 - 1/3) times the scaled
     # mask.
-    once = trained(model, theta, data, task, Recipe(1, 4, 2.0**-10))[:, :400] * 1.5 * 2.0**10
+    own = {"execution": Execution(trainer)}
+    once = trained(model, theta, data, task, Recipe(1, 4, 2.0**-10), **own)[:, :400] * 1.5 * 2.0**10
     assert set(once.round(decimals=5).unique().tolist()) == {0.0, 2.0}
     # 24,000 fair coins with values 0 and 2: mean 1, standard error 1 / sqrt(24,000)
     assert abs(float(once.mean()) - 1) < 5 / 24_000**0.5
     agreement = (once[:-1] == once[1:]).float().mean()  # neighbours agree on half of the units
     assert abs(float(agreement) - 0.5) < 5 * 0.5 / 23_600**0.5
-    twice = trained(model, theta, data, task, Recipe(2, 4, 2.0**-10))[:, :400]
+    twice = trained(model, theta, data, task, Recipe(2, 4, 2.0**-10), **own)[:, :400]
     kept = (twice > 1e-5).float().mean()  # a unit stays at zero only if both masks drop it
     assert abs(float(kept) - 0.75) < 5 * (0.75 * 0.25 / 24_000) ** 0.5
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
-def test_a_user_that_diverges_stays_alone(trainer, monkeypatch):
-    monkeypatch.setattr(users, "select_trainers", TRAINERS[trainer])
+@pytest.mark.parametrize("trainer", BY_TORCH)
+def test_a_user_that_diverges_stays_alone(trainer):
     model, theta, data, task = problem("mlp")
     recipe = Recipe(3, 8, 0.1)
     want = one_by_one(model, theta, data, task, recipe)
     data.x[data.starts[4] : data.starts[5]] = torch.nan
-    got = trained(model, theta, data, task, recipe)
+    got = trained(model, theta, data, task, recipe, execution=BY_TORCH[trainer])
     assert not bool(got[4].isfinite().any())
     others = np.delete(np.arange(len(COUNTS)), 4)
     assert_same(got[others], want[others], theta)
@@ -250,76 +204,6 @@ def test_one_full_step_of_rate_one_is_minus_the_gradient():
         0
     )  # closed form of logistic regression
     torch.testing.assert_close(got[0], -gradient, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "recipe", [Recipe(2, None, 0.1), Recipe(2, None, 0.1, Adam(eps=0.1), 0.5)], ids=str
-)
-def test_a_large_batch_in_pieces_is_the_same_step(recipe, monkeypatch):
-    for name in ("cnn", "linear-cox"):
-        model, theta, data, task = problem(name)
-        want = one_by_one(model, theta, data, task, recipe)
-
-        tiny, _ = batched_within(budget=lambda own: 2 * own.row_bytes)
-        monkeypatch.setattr(users, "select_trainers", tiny)
-        monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", 1)
-        assert_same(trained(model, theta, data, task, recipe), want, theta)
-
-
-def test_pieces_see_the_same_masks_in_both_passes(monkeypatch):
-    # One unit is kept (value 2) or dropped; the second pass must apply a record's error to its own
-    # mask.
-    model, task = (
-        nn.Sequential(nn.Linear(1, 1, bias=False), nn.Dropout(0.5), nn.Linear(1, 2)),
-        Classification(),
-    )
-    theta = torch.tensor([1.0, 0.5, -0.5, 0.0, 0.0])
-    data = silo([64], (1,), task)
-    data = dataclasses.replace(data, x=torch.ones_like(data.x), y=torch.zeros_like(data.y))
-
-    tiny, _ = batched_within(budget=lambda own: 5 * own.row_bytes)
-    monkeypatch.setattr(users, "select_trainers", tiny)
-    monkeypatch.setattr("fedpriv.training.trainers.batched.PIECES_FROM", 1)
-    [delta] = trained(model, theta, data, task, Recipe(1, None, 1.0))
-    # kept: logits (1, -1), error e = sigmoid(-2); dropped: logits 0, error 1/2 reaches only the
-    # last bias.
-    e = torch.sigmoid(torch.tensor(-2.0))
-    kept = float((0.5 - delta[3]) / (0.5 - e))
-    assert kept * 64 == pytest.approx(round(kept * 64), abs=1e-3)
-    assert 0.2 < kept < 0.8
-    torch.testing.assert_close(delta[1], 2 * kept * e, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(delta[0], 2 * kept * e, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("optimizer", [Sgd(), Adam()], ids=str)
-def test_memory_stays_within_the_budget(optimizer, monkeypatch):
-    small, made = batched_within(budget=lambda own: 500_000)
-    monkeypatch.setattr(users, "select_trainers", small)
-    sizes, init = [], Batched.init
-
-    def remembered(trainer, number):
-        state = init(trainer, number)
-        states.append(state)
-        return state
-
-    monkeypatch.setattr(Batched, "init", remembered)
-    for name, most in (("mlp", 3000), ("cnn", 300)):
-        build, shape, task = PROBLEMS[name]
-        model, states = build(), []
-        counts = np.random.default_rng(0).integers(1, 20, most)
-        trained(
-            model, flatten(model), silo(counts, shape, task), task, Recipe(1, 8, 0.1, optimizer)
-        )
-        for state in states:
-            stacks = [
-                *state.parameters,
-                *state.gradients,
-                *(s for slot in state.slots.values() for s in slot),
-            ]
-            buffers = made[-1].buffers._flat.values()
-            sizes.append(sum(own.nbytes for own in (*stacks, *buffers)))
-        assert len(states) > 2
-    assert max(sizes) <= 500_000
 
 
 def test_integers_train_as_they_are():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fedpriv.training.cached_by_model import cached_by_model
+from fedpriv.training.graph import Uncaptured, captured, difference, inputs
 from fedpriv.training.layers.chain import LayerChain, chain_of
-from fedpriv.training.layers.trace_checks import traced_chain
-from fedpriv.training.layers.traced import Call, UnmappedError
-from fedpriv.training.untouched import untouched
+from fedpriv.training.layers.traced import UnmappedError, read_calls
+from fedpriv.training.per_network import once_per_network
 
 
 @dataclass(frozen=True)
@@ -25,41 +23,32 @@ class Unmapped:
     reason: str
 
 
-def layer_chain(
-    model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
-) -> LayerChain | None:
-    """The chain of a network on records of `shape`, or None if the network is anything else."""
-    found = mapped(model, shape, dtype)
-    return found if isinstance(found, LayerChain) else None
+class _AsNetwork(nn.Module):
+    """A chain as a network, with the parameters of the one that it describes."""
+
+    def __init__(self, network: nn.Module, chain: LayerChain) -> None:
+        super().__init__()
+        self.network = network
+        self.chain = chain
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.chain.run(x)
 
 
-@cached_by_model
+@once_per_network
 def mapped(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> LayerChain | Unmapped:
-    """The chain of a network on records of `shape`, or why there is none.
-
-    A network that is a chain by its structure needs no trace. Another is traced, and its trace is
-    compared with it.
-    """
-    leaves = list(_leaves(model, ""))
-    calls = [Call(name, leaf, (i - 1,)) for i, (name, leaf) in enumerate(leaves)]
+    """The chain of a network on records of `shape`, or why there is none. In training it has the
+    outputs and gradients of the network's graph."""
+    network = captured(model, shape, dtype)
+    if isinstance(network, Uncaptured):
+        return Unmapped(network.reason)
     try:
-        return chain_of(model, shape, dtype, calls, traced=False)
-    except UnmappedError as error:
-        if not any(model.children()):
-            return Unmapped(str(error))
-    try:
-        return traced_chain(model, shape, dtype)
+        calls = read_calls(network, shape, dtype)
+        chain = chain_of(network, shape, dtype, calls)
+        made_up = inputs(network, shape, dtype)
+        found = difference(network, _AsNetwork(network, chain), made_up, modes=(True,))
     except UnmappedError as error:
         return Unmapped(str(error))
-
-
-def _leaves(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """The leaves of nested nn.Sequential in the order of their calls, also those called twice."""
-    if type(module) is not nn.Sequential or not untouched(module):
-        yield name, module
-        return
-    for child, own in module._modules.items():
-        assert own is not None
-        yield from _leaves(own, f"{name}.{child}" if name else child)
+    return Unmapped(found) if found else chain

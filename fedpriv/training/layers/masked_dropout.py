@@ -5,6 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+DROPOUTS: dict[type[nn.Module], int] = {
+    nn.Dropout: 0,
+    nn.Dropout1d: 1,
+    nn.Dropout2d: 2,
+    nn.Dropout3d: 3,
+}
+"""Layers of dropout, and how many of the last dimensions share one coin."""
+
 
 class MaskedDropout(nn.Module):
     """Multiplies its input by the buffer `mask`.

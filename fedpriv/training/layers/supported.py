@@ -1,7 +1,7 @@
-"""The layers that training computes by code of its own: one table for all trainers.
+"""The layers of captured networks that training knows: one table for C++ and for clipped gradients.
 
-A layer that is not in the table, or that its row does not accept, is left to autograd
-(`fedpriv.training.trainers.sequential`, `vmapped`) and to torch.func (`fedpriv.training.clipped`).
+Each treats every record alone. A network with a layer that is not in the table, or that its row
+does not accept, is left to torch.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import torch
 from torch import nn
 
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.training.layers import compiled_specs, convolution, dense
-from fedpriv.training.layers.batched import BatchedLayer
+from fedpriv.training.layers import compiled_specs
 from fedpriv.training.layers.compiled_specs import SpecMaker
-from fedpriv.training.layers.masked_dropout import MaskedDropout
-from fedpriv.training.layers.own_gradients import ConvolutionPass, GroupNormPass, Pass
+from fedpriv.training.layers.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.layers.parts import (
     AddedParameter,
     LastStep,
@@ -29,22 +27,10 @@ from fedpriv.training.layers.parts import (
     SelfAttention,
     Sum,
 )
-from fedpriv.training.layers.sequence_gradients import (
-    AddedParameterPass,
-    EmbeddingPass,
-    LayerNormPass,
-    RecurrencePass,
-    SelfAttentionPass,
-    linear_pass,
-)
 from fedpriv.training.layers.windows import pair
-from fedpriv.training.untouched import remember, untouched
 
 Accepts = Callable[[Any, torch.Size], bool]
 """Whether a layer, as it is set, and the shape (1, ...) that it reads are supported."""
-Batched = type[BatchedLayer[Any]] | None
-
-
 Shapes = dict[str, tuple[int, ...]]
 """Of parameters, by name, in the order that C++ and gradients of records rely on."""
 
@@ -103,6 +89,7 @@ def _layer_norm(layer: nn.LayerNorm, read: torch.Size) -> bool:
 
 def _embedding(layer: nn.Embedding, read: torch.Size) -> bool:
     plain = layer.padding_idx is None and layer.max_norm is None
+    plain = plain and _has(layer, {"weight": (layer.num_embeddings, layer.embedding_dim)})
     return plain and not layer.scale_grad_by_freq and not layer.sparse and len(read) == 2
 
 
@@ -142,139 +129,68 @@ def _attention(layer: SelfAttention, read: torch.Size) -> bool:
 
 @dataclass(frozen=True)
 class LayerSupport:
-    """How the trainers compute one type of layer. None: they do not.
+    """What is known of one type of layer.
 
-    accepts: whether they do for this layer's settings; such a layer treats every record alone.
+    accepts: whether it is known with this layer's settings; such a layer treats every record alone.
     parameters: names of the layer's parameters.
-    dropout: how many of the last dimensions share one coin; None for a layer that draws nothing.
-    elementwise: whether it computes each number by itself, without parameters.
     inner: name of the layer of torch that it calls.
-    gradients: per-record gradients.
-    at_input: many users at once, as the first layer, on images (users, rows, channels, h, w).
-    on_features: many users at once, on features (users, rows, features).
-    on_images: many users at once, on images behind a convolution.
-    compiled: C++.
+    compiled: what C++ computes; None: it does not.
     """
 
     accepts: Accepts = _always
     parameters: tuple[str, ...] = ()
-    dropout: int | None = None
-    elementwise: bool = False
     inner: str | None = None
-    gradients: Callable[..., Pass] | None = None
-    at_input: Batched = None
-    on_features: Batched = None
-    on_images: Batched = None
     compiled: SpecMaker | None = None
 
 
 _AFFINE = ("weight", "bias")
 
+
+def _elementwise(schema: int) -> LayerSupport:
+    return LayerSupport(compiled=compiled_specs.elementwise(schema))
+
+
 SUPPORTED: dict[type[nn.Module], LayerSupport] = {
-    nn.Linear: LayerSupport(
-        _linear,
-        _AFFINE,
-        gradients=linear_pass,
-        on_features=dense.BatchedLinear,
-        compiled=compiled_specs.dense,
-    ),
-    nn.Conv2d: LayerSupport(
-        _convolution,
-        _AFFINE,
-        gradients=ConvolutionPass,
-        at_input=convolution.BatchedInputConv2d,
-        on_images=convolution.BatchedConv2d,
-        compiled=compiled_specs.convolution,
-    ),
-    nn.GroupNorm: LayerSupport(
-        _group_norm,
-        _AFFINE,
-        gradients=GroupNormPass,
-        on_features=dense.BatchedGroupNorm,
-        compiled=compiled_specs.group_norm,
-    ),
-    nn.ReLU: LayerSupport(
-        on_features=dense.BatchedReLU,
-        on_images=dense.BatchedReLU,
-        compiled=compiled_specs.elementwise(compiled_specs.RELU),
-    ),
+    nn.Linear: LayerSupport(_linear, _AFFINE, compiled=compiled_specs.dense),
+    nn.Conv2d: LayerSupport(_convolution, _AFFINE, compiled=compiled_specs.convolution),
+    nn.GroupNorm: LayerSupport(_group_norm, _AFFINE, compiled=compiled_specs.group_norm),
+    nn.LayerNorm: LayerSupport(_layer_norm, _AFFINE, compiled=compiled_specs.layer_norm),
+    nn.Embedding: LayerSupport(_embedding, ("weight",), compiled=compiled_specs.embedding),
+    nn.ReLU: _elementwise(compiled_specs.RELU),
+    nn.Tanh: _elementwise(compiled_specs.TANH),
+    nn.Sigmoid: _elementwise(compiled_specs.SIGMOID),
+    nn.SiLU: _elementwise(compiled_specs.SILU),
+    nn.GELU: LayerSupport(compiled=compiled_specs.gelu),
     nn.MaxPool2d: LayerSupport(
-        lambda layer, read: not layer.return_indices,
-        on_images=convolution.BatchedMaxPool2d,
-        compiled=compiled_specs.pool,
-    ),
-    nn.Flatten: LayerSupport(
-        lambda layer, read: layer.start_dim == 1,
-        at_input=dense.BatchedInputFlatten,
-        on_images=convolution.BatchedFlatten,
-        compiled=compiled_specs.flatten,
-    ),
-    nn.Dropout: LayerSupport(
-        dropout=0,
-        on_features=dense.BatchedDropout,
-        on_images=dense.BatchedDropout,
-        compiled=compiled_specs.dropout,
-    ),
-    nn.Dropout1d: LayerSupport(lambda layer, read: False, dropout=1),
-    nn.Dropout2d: LayerSupport(
-        dropout=2, on_images=convolution.BatchedDropout2d, compiled=compiled_specs.dropout
-    ),
-    nn.Dropout3d: LayerSupport(lambda layer, read: False, dropout=3),
-    L2Projection: LayerSupport(on_features=dense.BatchedL2Projection),
-    MaskedDropout: LayerSupport(compiled=compiled_specs.mask),
-    nn.Tanh: LayerSupport(
-        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.TANH)
-    ),
-    nn.Sigmoid: LayerSupport(
-        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SIGMOID)
-    ),
-    nn.GELU: LayerSupport(elementwise=True, compiled=compiled_specs.gelu),
-    nn.SiLU: LayerSupport(
-        elementwise=True, compiled=compiled_specs.elementwise(compiled_specs.SILU)
+        lambda layer, read: not layer.return_indices, compiled=compiled_specs.pool
     ),
     nn.AvgPool2d: LayerSupport(_average_pool, compiled=compiled_specs.pool),
     nn.AdaptiveAvgPool2d: LayerSupport(_whole_average, compiled=compiled_specs.whole_average),
+    nn.Flatten: LayerSupport(
+        lambda layer, read: layer.start_dim == 1, compiled=compiled_specs.flatten
+    ),
+    **{kind: LayerSupport() for kind in DROPOUTS},
+    nn.Dropout: LayerSupport(compiled=compiled_specs.dropout),
+    nn.Dropout2d: LayerSupport(compiled=compiled_specs.dropout),
+    MaskedDropout: LayerSupport(compiled=compiled_specs.mask),
     nn.Identity: LayerSupport(),
-    nn.LayerNorm: LayerSupport(
-        _layer_norm, _AFFINE, gradients=LayerNormPass, compiled=compiled_specs.layer_norm
-    ),
-    nn.Embedding: LayerSupport(
-        _embedding, ("weight",), gradients=EmbeddingPass, compiled=compiled_specs.embedding
-    ),
-    Sum: LayerSupport(on_features=dense.BatchedSum),
+    L2Projection: LayerSupport(),
+    Sum: LayerSupport(),
     Reshape: LayerSupport(compiled=compiled_specs.reshape),
     LastStep: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.LAST_STEP)),
     MeanOfSteps: LayerSupport(compiled=compiled_specs.one_step(compiled_specs.MEAN_OF_STEPS)),
-    AddedParameter: LayerSupport(
-        _added, ("own",), gradients=AddedParameterPass, compiled=compiled_specs.positions
-    ),
-    Recurrence: LayerSupport(
-        _recurrence, inner="cell", gradients=RecurrencePass, compiled=compiled_specs.recurrence
-    ),
-    SelfAttention: LayerSupport(
-        _attention,
-        inner="attention",
-        gradients=SelfAttentionPass,
-        compiled=compiled_specs.attention,
-    ),
+    AddedParameter: LayerSupport(_added, ("own",), compiled=compiled_specs.positions),
+    Recurrence: LayerSupport(_recurrence, inner="cell", compiled=compiled_specs.recurrence),
+    SelfAttention: LayerSupport(_attention, inner="attention", compiled=compiled_specs.attention),
 }
 """By the exact type of a layer: a subclass may compute something else."""
-
-_INNER = nn.GRU, nn.LSTM, nn.MultiheadAttention, nn.modules.linear.NonDynamicallyQuantizableLinear
-_OUTER = nn.Sequential, nn.TransformerEncoderLayer, nn.TransformerEncoder
-remember([*SUPPORTED, *_INNER, *_OUTER])
 
 
 def support_of(layer: nn.Module, read: torch.Size) -> LayerSupport | None:
     """The row of a layer that reads (1, ...), or None if it is not supported."""
     support = SUPPORTED.get(type(layer))
-    if support is None or not untouched(layer):
+    if support is None:
         return None
-    if support.inner is not None:
-        parts = getattr(layer, support.inner).modules()
-        known = all(map(untouched, parts))
-    else:
-        parameters = layer._parameters  # with those that are None
-        alone = not any(layer.children())
-        known = alone and (not parameters or tuple(parameters) == support.parameters)
+    parameters = layer._parameters  # with those that are None
+    known = support.inner or not parameters or tuple(parameters) == support.parameters
     return support if known and support.accepts(layer, read) else None

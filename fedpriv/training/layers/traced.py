@@ -1,20 +1,17 @@
-"""The layers of a network with a `forward` of its own, as torch.fx traces them.
-
-A trace has no branches that depend on values, no gradients that are stopped and no state, so it is
-checked elsewhere (`fedpriv.training.layers.chain`) that it computes what the network computes.
-"""
+"""The layers of a captured network, read from its graph."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from fedpriv.training.graph import Graph, device_of
 from fedpriv.training.layers.functions import ADDITIONS, FUNCTIONS, OPERATIONS, RESHAPES
 from fedpriv.training.layers.parts import (
     AddedParameter,
@@ -25,7 +22,7 @@ from fedpriv.training.layers.parts import (
     SelfAttention,
     Sum,
 )
-from fedpriv.training.layers.supported import SUPPORTED
+from fedpriv.training.modes import in_mode, kept_generators
 
 BATCHES = 2, 3
 """Numbers of records of the passes that show which dimension is that of the records."""
@@ -47,44 +44,6 @@ class Call:
     module: nn.Module
     reads: tuple[int, ...]
 
-    def of(self, others: Mapping[int, Any]) -> Call:
-        """The same call of another network.
-
-        others: its modules and parameters, by the ids of those that they replace.
-        """
-        module = self.module
-        match module:
-            case AddedParameter():
-                module = AddedParameter(others[id(module.own)])
-            case Recurrence():
-                module = Recurrence(others[id(module.cell)])
-            case SelfAttention():
-                module = SelfAttention(others[id(module.attention)])
-            case _:
-                module = others.get(id(module), module)
-        return replace(self, module=module)
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return type(m) in SUPPORTED or super().is_leaf_module(m, module_qualified_name)
-
-
-def trace(model: nn.Module) -> fx.Graph:
-    """The graph of `model` as it is now. Runs its code; raises UnmappedError where it cannot be
-    traced, or twice in different ways, or if it draws random numbers between its layers."""
-    before = torch.get_rng_state()
-    try:
-        one, other = (_Tracer().trace(model) for _ in range(2))
-    except Exception as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UnmappedError(f"torch.fx cannot trace its forward pass ({line[:90]})") from error
-    if str(one) != str(other):
-        raise UnmappedError("two traces of its forward pass differ")
-    if not torch.equal(before, torch.get_rng_state()):
-        raise UnmappedError("its forward pass draws random numbers between its layers")
-    return one
-
 
 class _Shapes(fx.Interpreter):
     """Runs a graph and notes the shape of every node's tensor."""
@@ -105,9 +64,9 @@ class Reader:
     calls: the layers so far.
     """
 
-    def __init__(self, model: nn.Module, graph: fx.Graph, records: Callable[[int], Tensor]) -> None:
+    def __init__(self, model: Graph, records: Callable[[int], Tensor]) -> None:
         self.model = model
-        self.graph = graph
+        self.graph = model.code.graph
         self.calls: list[Call] = []
         self.positions: dict[fx.Node, int] = {}
         self.returned: dict[fx.Node, int] = {}  # tuples of layers
@@ -115,7 +74,7 @@ class Reader:
         self.states: dict[fx.Node, int] = {}  # last states (1, b, features)
         found = []
         for count in BATCHES:
-            shapes = _Shapes(model, graph)
+            shapes = _Shapes(model, self.graph)
             shapes.run(records(count))
             found.append(shapes.shapes)
         self.shapes = found
@@ -171,8 +130,6 @@ class Reader:
         elif len(node.args) != 1 or arguments:
             raise UnmappedError(f"{name} reads more than one tensor")
         x = self.place(node.args[0])
-        if getattr(module, "inplace", False):
-            self._overwrite(node)
         if kind in (nn.LSTM, nn.GRU, nn.MultiheadAttention):
             self.returned[node] = self._append(name, _first_result(module), x)
         elif kind is nn.TransformerEncoderLayer:
@@ -215,7 +172,7 @@ class Reader:
 
     def _append(self, name: str, module: nn.Module, *reads: int) -> int:
         """Note a call; returns its position."""
-        self.calls.append(Call(name, _out_of_place(module), reads))
+        self.calls.append(Call(name, module, reads))
         return len(self.calls) - 1
 
     def _operation(self, node: fx.Node) -> None:
@@ -223,8 +180,6 @@ class Reader:
         name = _name(node)
         if node.op == "call_function" and target not in FUNCTIONS:
             raise UnmappedError(f"the function {name} is not in the table of layers")
-        if _overwrites(node, name):
-            self._overwrite(node)
         if target is operator.getitem:
             self._item(node)
         elif all(shapes.get(node.name) is None for shapes in self.shapes):
@@ -245,23 +200,6 @@ class Reader:
             self.add(node, node.name, module, self.place(source))
         else:
             raise UnmappedError(f"the operation {name} is not in the table of layers")
-
-    def _overwrite(self, node: fx.Node) -> None:
-        """Raise UnmappedError where somebody else reads a tensor that is overwritten: a trace keeps
-        it as it was."""
-        source: Any = node
-        while isinstance(source, fx.Node) and self._is_a_view(source):
-            source = source.args[0] if source.args else None
-            if isinstance(source, fx.Node) and (len(source.users) > 1 or source.op in INPUTS):
-                raise UnmappedError(f"{node.name} overwrites what others read")
-
-    def _is_a_view(self, node: fx.Node) -> bool:
-        """Whether its numbers may lie where those lie that it reads."""
-        if node.op == "call_module":
-            module = self.model.get_submodule(str(node.target))
-            return isinstance(module, VIEWS) or bool(getattr(module, "inplace", False))
-        name = _name(node)
-        return name in VIEW_NAMES or _overwrites(node, name)
 
     def _item(self, node: fx.Node) -> None:
         source, index = node.args
@@ -314,16 +252,6 @@ def _name(node: fx.Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
-def _overwrites(node: fx.Node, name: str) -> bool:
-    """Whether an operation may write its result where it reads."""
-    return (
-        name.endswith("_")
-        or name == "iadd"
-        or any(own is True for own in node.args[1:])
-        or bool(node.kwargs.get("inplace"))
-    )
-
-
 def _first_result(module: nn.Module) -> nn.Module:
     if isinstance(module, nn.RNNBase):
         return Recurrence(module)
@@ -336,29 +264,10 @@ def _attribute(model: nn.Module, name: str) -> Any:
     return getattr(model.get_submodule(owner), last)
 
 
-def _out_of_place(module: nn.Module) -> nn.Module:
-    """The same without overwriting what it reads, which others may read later."""
-    if not getattr(module, "inplace", False):
-        return module
-    match module:
-        case nn.ReLU():
-            return nn.ReLU()
-        case nn.SiLU():
-            return nn.SiLU()
-        case nn.Dropout() | nn.Dropout2d():
-            return type(module)(module.p)
-    raise UnmappedError(f"{type(module).__name__} overwrites what it reads")
-
-
 def _reshaped(before: tuple[int, ...], after: tuple[int, ...]) -> nn.Module:
     if before == after:
         return nn.Identity()
     return nn.Flatten() if len(after) == 1 else Reshape(after)
-
-
-INPUTS = "placeholder", "get_attr"
-VIEWS = nn.Identity, nn.Flatten, nn.Dropout
-VIEW_NAMES = {*RESHAPES, "getitem", "dropout", "squeeze_", "transpose", "permute", "detach"}
 
 
 def _made(maker: Callable[..., nn.Module], name: str, node: fx.Node) -> nn.Module:
@@ -368,15 +277,12 @@ def _made(maker: Callable[..., nn.Module], name: str, node: fx.Node) -> nn.Modul
         raise UnmappedError(f"{name} is called with arguments that no layer has") from error
 
 
-def read_calls(model: nn.Module, records: Callable[[int], Tensor]) -> list[Call]:
-    """The calls that compute `model`; the last one computes the outputs. Raises UnmappedError.
+def read_calls(network: Graph, shape: tuple[int, ...], dtype: torch.dtype) -> list[Call]:
+    """The calls that compute `network` on records of `shape`; the last one computes the outputs.
+    Raises UnmappedError."""
 
-    records: makes so many records.
-    """
-    graph = trace(model)
-    try:
-        return Reader(model, graph, records).read()
-    except UnmappedError:
-        raise
-    except Exception as error:  # of the network's own code
-        raise UnmappedError("its trace cannot be run on other numbers of records") from error
+    def zeros(count: int) -> Tensor:
+        return torch.zeros((count, *shape), dtype=dtype, device=device_of(network))
+
+    with torch.no_grad(), in_mode(network, train=True), kept_generators(device_of(network)):
+        return Reader(network, zeros).read()

@@ -1,12 +1,11 @@
-"""The contract of trainers of blocks of users, and the base of those that train in lockstep."""
+"""The contract of trainers of blocks of users, and what those that run on torch share."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -14,23 +13,12 @@ from torch import Tensor, nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
+from fedpriv.training.batches import Batch, batches
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.schedule import (
-    BatchStep,
-    Limits,
-    Seats,
-    Shapes,
-    StackedBatches,
-    blocks_of,
-    shapes,
-)
-from fedpriv.training.threads import kept_threads
-from fedpriv.training.vectors import ParameterLayout
 
 if TYPE_CHECKING:
     from fedpriv.training.optimizers import Slots
-
 
 WORTH_THREADS = 2**26
 """Multiply-adds of a batch step from which on a second processor thread pays."""
@@ -60,29 +48,6 @@ class LocalProblem:
     correction: Tensor | None = None
     dtype: torch.dtype = torch.float32
     execution: Execution = Execution()
-
-    @property
-    def fused(self) -> bool:
-        """Whether a step is exactly w -= lr * (gradient of the loss)."""
-        return self.recipe.optimizer.plain and not self.recipe.proximal and self.correction is None
-
-    @property
-    def extra_numbers(self) -> int:
-        """Numbers that a step needs for each parameter of each user, in addition to a fused
-        step's."""
-        return 0 if self.fused else 2 + len(self.recipe.optimizer.slots)
-
-
-@dataclass
-class TrainerState:
-    """The state of a block's training, which `UserTrainer.step` changes in place.
-
-    parameters: stacks (seats, ...) in the trainer's layout.
-    slots: the optimiser's memory.
-    """
-
-    parameters: list[Tensor]
-    slots: Slots
 
 
 @dataclass(frozen=True)
@@ -140,9 +105,9 @@ class BlockTrainer(ABC):
     reason = ""
     one_by_one: ClassVar[bool] = False
 
-    def joins(self, rows: int) -> bool:
-        """Whether users of several silos, whose batches have `rows` rows or more, train faster
-        together than silo by silo."""
+    @property
+    def joins(self) -> bool:
+        """Whether users of several silos train faster together than silo by silo."""
         return False
 
     @abstractmethod
@@ -166,150 +131,65 @@ class BlockTrainer(ABC):
         return None
 
 
-State = TypeVar("State", bound=TrainerState)
+class TorchTrainer(BlockTrainer):
+    """Trains users by torch: stacks of parameters (k, ...) descend by gradients (k, ...)."""
 
-
-class UserTrainer(BlockTrainer, Generic[State]):
-    """Trains the users of a block in lockstep: one batch step of a stack of users at a time.
-
-    A block's training changes its state and caches, nothing else. `limits` says how large a stack
-    may be; `pads`, whether last batches may be padded.
-    """
-
-    limits: Limits
-    pads = False
-
-    def __init__(self, problem: LocalProblem, layout: ParameterLayout) -> None:
-        """layout: how the trainer orders parameters."""
+    def __init__(self, problem: LocalProblem) -> None:
         self.problem = problem
-        self.layout = layout
-        self.starts = layout.stacks(problem.start.unsqueeze(0))
+        self.shapes = [own.shape for own in problem.model.parameters()]
+        self.starts = self._pieces(problem.start.unsqueeze(0))
         correction = problem.correction
-        self.corrections = None if correction is None else layout.stacks(correction.unsqueeze(0))
-
-    def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        problem = self.problem
-        own = problem.start.nbytes + counts * (math.prod(problem.shape) * problem.dtype.itemsize)
-        return blocks_of(self._shapes(counts, size), own, self.limits.budget)
-
-    def _shapes(self, counts: np.ndarray, size: int) -> Shapes:
-        cap = self.problem.recipe.batch_size
-        return shapes(counts, size, self.limits, pad=self.pads, cap=cap)
-
-    def run(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        counts = users.counts
-        form = self._shapes(counts, users.size)
-        seats = int(form.seats[0])
-        steps = StackedBatches(
-            users.data,
-            users.positions,
-            users.size,
-            last=form.last,
-            seats=seats,
-            epochs=self.problem.recipe.epochs,
-            keys=users.orders,
-        )
-        slots = self._fresh_slots(memory)
-        changes = self.problem.start.new_empty((len(counts), len(self.problem.start)))
-        kept = {} if memory is None else {name: self._room(name, len(counts)) for name in slots}
-        work = np.minimum(counts, users.size) * self.problem.cost.products
-        with kept_threads() as choose:
-            # Several threads would share a stack's numbers by their seat in it.
-            choose(seats > 1)
-            state = self.init(seats)
-            for step in steps:
-                if seats == 1 and len(step.begin.users):
-                    choose(bool(work[step.begin.users[0]] < WORTH_THREADS))
-                self._begin(state, step.begin, slots, users.dropout)
-                self.step(state, step)
-                if len(step.end.seats):
-                    self._end(state, step.end, changes, kept)
-        return changes, kept
-
-    def _fresh_slots(self, memory: Mapping[str, np.ndarray] | None) -> Slots:
-        """What the optimiser of a user remembers at first: stacks (1, ...) or counters (1,)."""
-        optimizer = self.problem.recipe.optimizer
-        slots = optimizer.init(self.starts)
-        for name, vector in (memory or {}).items():
-            initial = torch.tensor(vector, device=self.problem.start.device)
-            own = [initial]
-            if name not in optimizer.counters:
-                own = self.layout.stacks(initial.unsqueeze(0))
-            slots[name] = [piece.to(fresh.dtype) for piece, fresh in zip(own, slots[name])]
-        return slots
-
-    def _room(self, name: str, users: int) -> Tensor:
-        """A tensor for what the optimiser remembers of every user in one slot."""
-        start = self.problem.start
-        if name in self.problem.recipe.optimizer.counters:
-            return start.new_empty((users, 1), dtype=torch.float64)
-        return start.new_empty((users, len(start)))
+        self.corrections = None if correction is None else self._pieces(correction.unsqueeze(0))
 
     @abstractmethod
-    def init(self, seats: int) -> State:
-        """Networks in `seats` empty seats."""
+    def gradients(self, parameters: list[Tensor], batch: Batch, keys: np.ndarray) -> list[Tensor]:
+        """The gradients of the users' losses on their batches, (k, ...) each.
 
-    def _begin(self, state: State, new: Seats, slots: Slots, keys: np.ndarray) -> None:
-        """Put new users into their seats, with the starting parameters and `slots`.
-
-        keys: (n,) uint64, one a user of the block: its dropout is a function of its key and of the
-            step's place in its training.
+        keys: (k,) uint64, of the users' dropout in this training.
         """
-        if not len(new.seats):
-            return
-        seats = _places(new.seats)
-        with torch.inference_mode():
-            for stack, start in zip(state.parameters, self.starts):
-                stack[seats] = start
-            for name, fresh in slots.items():
-                for stack, own in zip(state.slots[name], fresh, strict=True):
-                    stack[seats] = own
-        self.begin_dropout(state, new.seats, keys[new.users])
 
-    @abstractmethod
-    def begin_dropout(self, state: State, seats: np.ndarray, keys: np.ndarray) -> None:
-        """From now on, the users in `seats` (m,) have `keys` (m,) uint64 of dropout."""
+    def train(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
+        """Train users with equal numbers of batches, step by step."""
+        start, recipe = self.problem.start, self.problem.recipe
+        vectors = start.repeat(len(users.positions), 1)
+        parameters = self._pieces(vectors)
+        slots = recipe.optimizer.init(parameters)
+        self._remember(slots, memory or {})
+        for batch in batches(users, recipe.epochs):
+            gradients = self.gradients(parameters, batch, users.dropout)
+            with torch.no_grad():
+                self._descend(parameters, gradients, slots)
+        kept = {} if memory is None else {name: self._row(name, own) for name, own in slots.items()}
+        return vectors.sub_(start), kept
 
-    @abstractmethod
-    def step(self, state: State, step: BatchStep) -> None:
-        """One step of all users."""
-
-    def _end(self, state: State, done: Seats, changes: Tensor, kept: Mapping[str, Tensor]) -> None:
-        """Write the changes (n, d) of users who are done, and what their optimisers `kept`."""
-        seats = _places(done.seats)
-        users = _places(done.users)
-        changes[users] = self.changes(state, seats)
-        for name, rows in kept.items():
-            stacks = [stack[seats] for stack in state.slots[name]]
-            counts = name in self.problem.recipe.optimizer.counters
-            rows[users] = stacks[0].unsqueeze(1) if counts else self.layout.vectors(stacks)
-
-    def changes(self, state: State, seats: slice | np.ndarray) -> Tensor:
-        """Current minus starting parameters of the users in `seats`, (m, d)."""
-        return self.layout.changes([stack[seats] for stack in state.parameters], self.starts)
-
-    def _stacks(self, seats: int) -> list[Tensor]:
-        """Parameters of every seat, contiguous."""
-        return [start.new_zeros((seats, *start.shape[1:])) for start in self.starts]
-
-    def _descend(self, state: TrainerState, gradients: Sequence[Tensor]) -> None:
-        """The optimiser's step, given the loss's gradients (a, ...) of the first a users. The
-        gradients stay unchanged."""
+    def _descend(self, parameters: list[Tensor], gradients: list[Tensor], slots: Slots) -> None:
         recipe = self.problem.recipe
-        mu = recipe.proximal
-        if mu:
-            pairs = zip(gradients, state.parameters, self.starts)
-            gradients = [g.add(stack[: len(g)] - start, alpha=mu) for g, stack, start in pairs]
+        if recipe.proximal:
+            moved = (own - start for own, start in zip(parameters, self.starts))
+            gradients = [g.add(own, alpha=recipe.proximal) for g, own in zip(gradients, moved)]
         if self.corrections is not None:
             gradients = [gradient + own for gradient, own in zip(gradients, self.corrections)]
-        recipe.optimizer.step(state.parameters, gradients, state.slots, lr=recipe.lr)
+        recipe.optimizer.step(parameters, gradients, slots, lr=recipe.lr)
 
+    def _pieces(self, vectors: Tensor) -> list[Tensor]:
+        """Views of vectors (k, d) as stacks of parameters."""
+        pieces = torch.split(vectors, [shape.numel() for shape in self.shapes], 1)
+        return [piece.view(len(vectors), *shape) for piece, shape in zip(pieces, self.shapes)]
 
-def _places(numbers: np.ndarray) -> slice | np.ndarray:
-    """The index of ascending numbers: a slice if there is no gap, which copies nothing."""
-    first = int(numbers[0])
-    adjacent = np.array_equal(numbers, np.arange(first, first + len(numbers)))
-    return slice(first, first + len(numbers)) if adjacent else numbers
+    def _remember(self, slots: Slots, memory: Mapping[str, np.ndarray]) -> None:
+        """Put what users' optimisers remember into the slots of a block."""
+        for name, vector in memory.items():
+            initial = torch.tensor(vector, device=self.problem.start.device)
+            counts = name in self.problem.recipe.optimizer.counters
+            own = [initial] if counts else self._pieces(initial.unsqueeze(0))
+            for stack, piece in zip(slots[name], own, strict=True):
+                stack.copy_(piece.expand_as(stack))
+
+    def _row(self, name: str, stacks: list[Tensor]) -> Tensor:
+        """What each user's optimiser remembers, (k, d), or (k, 1) of a counter."""
+        if name in self.problem.recipe.optimizer.counters:
+            return stacks[0].unsqueeze(1)
+        return torch.cat([stack.flatten(1) for stack in stacks], 1)
 
 
 def memory_budget(device: torch.device) -> int:

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedpriv.training.cached_by_model import cached_by_model
-from fedpriv.training.layers.buffers import epochs_a_word, own_words, shared_words
 from fedpriv.training.layers.chain import ChainLayer, LayerChain
 from fedpriv.training.layers.compiled_specs import (
     ADD_SLOT,
@@ -33,7 +31,8 @@ from fedpriv.training.layers.masked_dropout import MaskedDropout
 from fedpriv.training.layers.parts import Sum
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.layers.windows import pair, tiles
-from fedpriv.training.random_words import name_of
+from fedpriv.training.per_network import once_per_network
+from fedpriv.training.random_words import epochs_a_word, name_of, own_words, shared_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class CompiledNetwork:
         return tuple(bool(own.flag) for own in self.layers if own.schema == DROPOUT)
 
 
-@cached_by_model
+@once_per_network
 def compiled_network(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> CompiledNetwork | Unmapped:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
-from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.random_words import epochs_a_word
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.compiled.problem import (
@@ -71,7 +71,8 @@ class Compiled(BlockTrainer):
         self.rows = min(ROWS_AT_ONCE, at_once)
         self.known: dict[tuple[int, int], ProblemSpec] = {}
 
-    def joins(self, rows: int) -> bool:
+    @property
+    def joins(self) -> bool:
         return self.problem.execution.workers > 1
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:

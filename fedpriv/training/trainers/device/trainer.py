@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
-from fedpriv.training.layers.buffers import epochs_a_word
 from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.random_words import as_tensor
+from fedpriv.training.random_words import as_tensor, epochs_a_word
 from fedpriv.training.trainers.base import (
     BlockTrainer,
     LocalProblem,
@@ -53,7 +52,8 @@ class Device(BlockTrainer):
         self.network = network
         self.program = program
 
-    def joins(self, rows: int) -> bool:
+    @property
+    def joins(self) -> bool:
         return True
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:

@@ -1,0 +1,74 @@
+"""Which records each step of local training takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpriv.util.streams import branch
+
+if TYPE_CHECKING:
+    from fedpriv.training.trainers.base import TrainingUsers
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records of one step of k users, with b rows each.
+
+    x: (k, b, ...).
+    y: (k, b, ...).
+    weight: (k, b): 1 / (the user's batch size), or 0 for padding.
+    epoch: from 0.
+    place: of the batch in the epoch, from 0.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    epoch: int
+    place: int
+
+
+def batches(users: TrainingUsers, epochs: int) -> Iterator[Batch]:
+    """The batches of users who have equal numbers of them.
+
+    In every epoch each record has a random number by its rank among the user's records, and they
+    are taken in the order of these numbers. A user whose records fit in one batch keeps their
+    order. Users with fewer records repeat their last one, with weight 0.
+    """
+    counts, size = users.counts, users.size
+    most = int(counts.max())
+    firsts = range(0, most, size)
+    rows = np.zeros(0, np.int64)
+    x = y = weight = torch.empty(0)
+    for epoch in range(epochs):
+        if epoch == 0 or len(firsts) > 1:
+            rows = _rows(users, epoch, most)
+        for place, first in enumerate(firsts):
+            if epoch == 0 or len(firsts) > 1:
+                width = min(size, most - first)
+                records = np.minimum(counts - first, size)[:, None]
+                weights = ((np.arange(width) < records) / records).astype(np.float32)
+                device = users.data.x.device
+                index = torch.from_numpy(rows[:, first : first + width]).to(device)
+                x, y = users.data.x[index], users.data.y[index]
+                weight = torch.from_numpy(weights).to(device)
+            yield Batch(x, y, weight, epoch, place)
+
+
+def _rows(users: TrainingUsers, epoch: int, most: int) -> np.ndarray:
+    """(k, most): positions of the users' records in the order of an epoch."""
+    counts = users.counts[:, None]
+    local = np.arange(most)
+    rows: np.ndarray = users.data.starts[users.positions][:, None] + np.minimum(local, counts - 1)
+    if most > users.size:
+        assert users.orders is not None
+        numbers = branch(branch(users.orders, epoch)[:, None], local)
+        numbers[local >= counts] = np.iinfo(np.uint64).max
+        rows = np.take_along_axis(rows, numbers.argsort(axis=1, kind="stable"), axis=1)
+    return rows
