@@ -278,7 +278,7 @@ def _event(view: ObservedRelease, claimed: DpEvent | None, authors: tuple[str, .
 
 def _shares_kernels(view: ObservedRelease) -> bool:
     """Whether units that come or go can change the last bits of others. With system randomness each
-    user trains alone (`fedpriv.training.select.isolated_trainers`)."""
+    user trains alone (`fedpriv.training.select`)."""
     alone = view.plan.streams.system and view.contributors.any_number
     return view.target.adjacency == ADD_REMOVE and not alone
 

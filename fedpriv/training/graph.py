@@ -133,8 +133,9 @@ def fresh(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> nn.Mo
 def _capture(
     model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> Graph:
-    if any(getattr(part, hooks) for part in model.modules() for hooks in HOOKS):
-        raise _UncapturedError("it has hooks")
+    for part in model.modules():
+        if "forward" in vars(part) or any(getattr(part, hooks) for hooks in HOOKS):
+            raise _UncapturedError("it has hooks, or a forward pass of a single layer's own")
     root = copy.deepcopy(model)
     if _is_layer(root):
         root = nn.Sequential(root)

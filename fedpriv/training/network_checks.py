@@ -20,6 +20,8 @@ def check_parameters(model: nn.Module, types: tuple[torch.dtype, ...] = REAL) ->
 
     types: the parameters are all of one of these.
     """
+    if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
+        raise refused(model, "networks in Python, not in TorchScript")
     for name, own in model.named_parameters():
         if isinstance(own, nn.UninitializedParameter):
             raise refused(model, f"no lazy parameters before a first pass ({name})")

@@ -29,8 +29,10 @@ from fedpriv.training.trainers.plain import Plain
 from fedpriv.training.trainers.stacked import stacked
 
 PRODUCTS_LIMIT = 2**17
-"""Multiply-adds of a record, or of one step of its recurrent layers, from which on one user fills a
+"""Multiply-adds of a batch, or of one step of its recurrent layers, from which on one user fills a
 core."""
+ROWS = 16
+"""Records of an ordinary batch."""
 PARAMETERS_LIMIT = 250_000
 """Parameters from which on a user's network does not fit a core's cache, so that the products of
 libraries are faster, and moving many users' gradients through memory costs more than it saves."""
@@ -73,7 +75,7 @@ def _fastest(problem: LocalProblem, alone: bool) -> BlockTrainer:
         found.reason = "every layer is compiled"
         return found
     obstacle = f"not compiled: {found.reason}"
-    light = problem.cost.products < PRODUCTS_LIMIT * problem.cost.steps and not large
+    light = ROWS * problem.cost.products < PRODUCTS_LIMIT * problem.cost.steps and not large
     if not alone and (light or on_gpu):
         many = stacked(problem, draws=on_gpu)
         if not isinstance(many, Unmapped):

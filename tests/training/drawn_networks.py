@@ -184,17 +184,11 @@ class Spoiled(nn.Module):
         self.first = nn.Linear(6, width)
         self.second = nn.Linear(width, width)
         self.last = nn.Linear(width, 3)
-        self.calls = 0
 
     def forward(self, x):
         h = torch.tanh(self.first(x))
         h = SPOILS[self.spoil](self, h)
         return self.last(h)
-
-
-def _counting(own, h):
-    own.calls += 1
-    return own.second(h)
 
 
 def _without_gradient(own, h):
@@ -227,7 +221,6 @@ SPOILS = {
     "adds a number": lambda own, h: own.second(h) + 1,
     "weights used by name": lambda own, h: functional.linear(h, own.second.weight),
     "sorts": lambda own, h: torch.sort(own.second(h), 1)[0],
-    "counts its calls": _counting,
     "one value of all": lambda own, h: own.second(h) + h.mean(),
     "takes a part": lambda own, h: own.second(h)[:, :1] + h,
 }
@@ -236,10 +229,9 @@ CHANGES = {
     "spectral norm": lambda own: parametrizations.spectral_norm(own.second),
     "forward hook": lambda own: own.second.register_forward_hook(lambda part, x, y: 2 * y),
     "patched forward": lambda own: setattr(own.second, "forward", lambda h: 2 * h),
-    "buffer": lambda own: own.register_buffer("mean", torch.zeros(2)),
     "subclass": lambda own: setattr(own, "second", _Twice(own.second.in_features)),
 }
-REMEMBERS = {"counts its calls", "spectral norm"}
+REMEMBERS = {"spectral norm"}
 """Kinds for which a user's result is not that of plain loops over one network."""
 
 

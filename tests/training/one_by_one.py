@@ -127,13 +127,13 @@ class ByWords:
         for name in names:
             own = model.get_submodule(name)
             masked = MaskedDropout(own.p, DROPOUTS[type(own)])
-            masked.register_forward_pre_hook(
-                lambda layer, read: self.shapes.setdefault(layer, read[0].shape[1:])
-            )
+            masked.register_forward_pre_hook(self.note)
             setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], masked)
             self.layers.append(masked)
-        if self.layers:
-            model(example)
+        model(example)
+
+    def note(self, layer, read):
+        self.shapes[layer] = read[0].shape[1:]
 
     def draw(self, key, epoch, place, rows):
         for ordinal, layer in enumerate(self.layers):
@@ -154,13 +154,16 @@ class ByWords:
 CPU = torch.device("cpu")
 
 
-def one_by_one(model, theta, data, task, recipe, correction=None, round=ROUND):
-    """Deltas (k, d) of all users of `data`. Dropout is that of C++."""
+def one_by_one(model, theta, data, task, recipe, correction=None, *, words=False):
+    """Deltas (k, d) of all users of `data`.
+
+    words: whether dropout is that of C++; else it must be off.
+    """
     keys, drops = (
-        STREAMS.unit_keys(name, round, PARTY, data.users) for name in ("batches", "dropout")
+        STREAMS.unit_keys(name, ROUND, PARTY, data.users) for name in ("batches", "dropout")
     )
     model = copy.deepcopy(model)
-    drawn = ByWords(model, data.x[:1])
+    drawn = ByWords(model, data.x[:1]) if words else None
     deltas = []
     for key, drop, start, stop in zip(keys, drops, data.starts[:-1], data.starts[1:]):
         load(model, theta)
@@ -171,7 +174,8 @@ def one_by_one(model, theta, data, task, recipe, correction=None, round=ROUND):
             if stop - start > size:
                 order = order[np.argsort(branch(branch(key[None], epoch), np.arange(stop - start)))]
             for place, rows in enumerate(order.split(size)):
-                drawn.draw(drop, epoch, place, len(rows))
+                if drawn is not None:
+                    drawn.draw(drop, epoch, place, len(rows))
                 optimizer.zero_grad()
                 loss = task.loss(
                     model(data.x[rows]), data.y[rows], torch.full((len(rows),), 1 / len(rows))

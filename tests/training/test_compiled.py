@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from one_by_one import (
     COMPILED,
-    PLAIN,
     PROBLEMS,
     STREAMS,
     as_array,
@@ -268,7 +267,7 @@ def test_dropout_is_that_of_its_words(name, size):
     )
     theta, data = flatten(model), silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = one_by_one(model, theta, data, task, recipe)
+    want = one_by_one(model, theta, data, task, recipe, words=True)
     assert_same(got, want, theta, rows=150)
     if name != "all":
         other = trained(model, theta, data, task, recipe, execution=COMPILED, round=9)
@@ -324,10 +323,9 @@ def test_a_user_that_diverges_arrives_as_it_is_and_stays_alone(name, bad):
     before = trained(model, theta, data, task, recipe, execution=COMPILED)
     data.x[data.starts[4]] = bad
     got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = trained(model, theta, data, task, recipe, execution=PLAIN)
     others = np.delete(np.arange(len(COUNTS)), 4)
     assert torch.equal(got[others], before[others])
-    assert bool(got[4].isfinite().all()) == bool(want[4].isfinite().all()) == bool(np.isfinite(bad))
+    assert bool(got[4].isfinite().all()) == bool(np.isfinite(bad))
 
 
 def test_a_class_that_the_network_has_not_is_refused():

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from drawn_networks import REMEMBERS, Spoiled, traceable, untraceable
+from drawn_networks import REMEMBERS, traceable, untraceable
 from one_by_one import assert_same, one_by_one, silo, token_silo, trained
 from torch import nn
 
@@ -70,25 +70,15 @@ def test_two_hundred_networks_that_can_be_traced_are_compiled():
         check_traceable(seed)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(24))
 def test_a_random_network_that_cannot_be_traced_falls_back(seed):
     check_untraceable(seed)
 
 
 @pytest.mark.slow
 def test_fifty_networks_that_cannot_be_traced_fall_back():
-    for seed in range(25, 50):
+    for seed in range(24, 48):
         check_untraceable(seed)
-
-
-def test_a_network_that_counts_its_calls_is_copied_for_every_user_and_stays_as_it_is():
-    model = Spoiled("counts its calls", 5)
-    data, theta = silo(COUNTS, (6,), TASK), flatten(model)
-    together = trained(model, theta, data, TASK, RECIPE)
-    assert model.calls == 0
-    for user in range(len(COUNTS)):
-        alone = trained(model, theta, data, TASK, RECIPE, chosen=[user])
-        assert torch.equal(alone[0], together[user])
 
 
 class OfWords(nn.Module):
