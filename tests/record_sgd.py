@@ -54,9 +54,10 @@ class RecordSgd(Algorithm):
     def _gradients(self, silo: Silo, params: np.ndarray) -> Iterator[Contributions]:
         import torch
 
-        from fedpriv.training.per_record import per_group_gradients
+        from fedpriv.training.per_record import RecordGradients
 
-        gradients = per_group_gradients(silo.model, silo.task, 1)
+        shape = tuple(silo.data.x.shape[1:])
+        gradients = RecordGradients(silo.model, silo.task, 1, shape, silo.data.x.dtype)
         theta = torch.from_numpy(params).float()
         for units in torch.split(torch.arange(len(silo.data.x)), BLOCK):
             x = silo.data.x[units].unsqueeze(1)

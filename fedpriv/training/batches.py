@@ -1,19 +1,54 @@
-"""Which records each step of local training takes."""
+"""Users who train together, and which records each of their steps takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.data.silo import SiloData
 from fedpriv.util.streams import branch
 
-if TYPE_CHECKING:
-    from fedpriv.training.trainers.base import TrainingUsers
+
+@dataclass(frozen=True)
+class TrainingUsers:
+    """Users who train, by number of records, descending.
+
+    data: the silo's records.
+    positions: (k,) indices into data.users.
+    size: of batches.
+    orders: (k,) uint64, each user's key of the orders of its batches; None where every user's
+        records fit in one.
+    dropout: (k,) uint64, each user's key of dropout.
+    """
+
+    data: SiloData
+    positions: np.ndarray
+    size: int
+    orders: np.ndarray | None
+    dropout: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of their records, (k,) int64."""
+        counts: np.ndarray = self.data.counts[self.positions]
+        return counts
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Their global ids, (k,) int64."""
+        ids: np.ndarray = self.data.users[self.positions]
+        return ids
+
+    def part(self, which: slice | np.ndarray) -> TrainingUsers:
+        """Some of the users."""
+        orders = None if self.orders is None else self.orders[which]
+        return replace(
+            self, positions=self.positions[which], orders=orders, dropout=self.dropout[which]
+        )
 
 
 @dataclass(frozen=True)

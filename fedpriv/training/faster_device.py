@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.select import select_trainer
-from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
+from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.trainers.compiled.losses import known_loss
 from fedpriv.training.trainers.compiled.trainer import compiled
 from fedpriv.training.trainers.device.trainer import device_trainer

@@ -27,7 +27,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from fedpriv.models.l2_projection import L2Projection
-from fedpriv.training.layers.masked_dropout import MaskedDropout
+from fedpriv.training.masked_dropout import MaskedDropout
 from fedpriv.training.modes import in_mode, kept_generators, seed_generators
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.vectors import backward, call, taken_gradient

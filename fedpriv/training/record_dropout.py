@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedpriv.errors import require
 from fedpriv.training.graph import fresh
-from fedpriv.training.layers.masked_dropout import DROPOUTS, MaskedDropout
+from fedpriv.training.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.modes import kept_generators
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.random_words import random_words, row_counters, threshold

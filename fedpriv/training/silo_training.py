@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Training
-from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, TrainingUsers, memory_budget
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, memory_budget
 from fedpriv.util.work import Work
 
 

@@ -8,13 +8,14 @@ from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.network_checks import check_parameters, refuse_shared_state
 from fedpriv.training.select import select_trainer
 from fedpriv.training.silo_training import SiloTraining
-from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
+from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.util.streams import Streams
 
 

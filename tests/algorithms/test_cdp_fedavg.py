@@ -257,11 +257,11 @@ def test_what_inherits_from_a_convex_class_of_the_framework_is_not_taken_for_con
 @pytest.mark.parametrize("clip", [0.3, 100.0])
 def test_clipped_steps_below_two_over_beta_never_spread_models(task, outputs, clip):
     """What Lambda = 1 rests on, measured with the gradients that train."""
-    from fedpriv.training.clipped import clipped_gradients
+    from fedpriv.training.clipped import ClippedGradients
 
     rng, norm = np.random.default_rng(0), 1.7
     model = Linear().build((3,), outputs)
-    gradients = clipped_gradients(model, task, clip, shape=(3,))
+    gradients = ClippedGradients(model, task, clip, shape=(3,))
     rate = 2 / convex_loss(Linear(), task, outputs).smoothness(norm)
     size, closest = 4 * outputs, 0.0
     for _ in range(300):

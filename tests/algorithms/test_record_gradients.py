@@ -179,9 +179,9 @@ def test_silos_of_different_sizes_count_by_their_batches():
     start = sim.state.params
     import torch
 
-    from fedpriv.training.per_record import per_group_gradients
+    from fedpriv.training.per_record import RecordGradients
 
-    gradients = per_group_gradients(sim.model, sim.evaluation.task, 1)
+    gradients = RecordGradients(sim.model, sim.evaluation.task, 1, x.shape[1:], torch.float32)
     theta, x, y = (
         torch.from_numpy(start).float(),
         torch.from_numpy(x).unsqueeze(1),

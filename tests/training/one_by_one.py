@@ -13,7 +13,7 @@ from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import users
 from fedpriv.training.description import Execution, Training
-from fedpriv.training.layers.masked_dropout import DROPOUTS, MaskedDropout
+from fedpriv.training.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.random_words import (

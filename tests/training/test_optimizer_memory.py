@@ -8,10 +8,11 @@ from torch import nn
 
 from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Classification
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
-from fedpriv.training.trainers.base import LocalProblem, TrainingUsers
+from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.trainers.plain import Plain
 from fedpriv.training.trainers.stacked import stacked
 from fedpriv.training.vectors import flatten

@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from fedpriv.training.layers.masked_dropout import DROPOUTS
 from fedpriv.training.layers.supported import LayerSupport, support_of
 from fedpriv.training.layers.traced import Call, UnmappedError
+from fedpriv.training.masked_dropout import DROPOUTS
 from fedpriv.training.modes import in_mode
 
 

@@ -17,7 +17,6 @@ from torch import nn
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.layers import compiled_specs
 from fedpriv.training.layers.compiled_specs import SpecMaker
-from fedpriv.training.layers.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.layers.parts import (
     AddedParameter,
     LastStep,
@@ -28,6 +27,7 @@ from fedpriv.training.layers.parts import (
     Sum,
 )
 from fedpriv.training.layers.windows import pair
+from fedpriv.training.masked_dropout import DROPOUTS, MaskedDropout
 
 Accepts = Callable[[Any, torch.Size], bool]
 """Whether a layer, as it is set, and the shape (1, ...) that it reads are supported."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.data.silo import SiloData
 from fedpriv.models.tasks import Task
-from fedpriv.training.batches import Batch, batches
+from fedpriv.training.batches import Batch, TrainingUsers, batches
 from fedpriv.training.cost import ModelCost
 from fedpriv.training.description import Execution, Recipe
 
@@ -48,44 +47,6 @@ class LocalProblem:
     correction: Tensor | None = None
     dtype: torch.dtype = torch.float32
     execution: Execution = Execution()
-
-
-@dataclass(frozen=True)
-class TrainingUsers:
-    """Users who train, by number of records, descending.
-
-    data: the silo's records.
-    positions: (k,) indices into data.users.
-    size: of batches.
-    orders: (k,) uint64, each user's key of the orders of its batches; None where every user's
-        records fit in one.
-    dropout: (k,) uint64, each user's key of dropout.
-    """
-
-    data: SiloData
-    positions: np.ndarray
-    size: int
-    orders: np.ndarray | None
-    dropout: np.ndarray
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Number of their records, (k,) int64."""
-        counts: np.ndarray = self.data.counts[self.positions]
-        return counts
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Their global ids, (k,) int64."""
-        ids: np.ndarray = self.data.users[self.positions]
-        return ids
-
-    def part(self, which: slice | np.ndarray) -> TrainingUsers:
-        """Some of the users."""
-        orders = None if self.orders is None else self.orders[which]
-        return replace(
-            self, positions=self.positions[which], orders=orders, dropout=self.dropout[which]
-        )
 
 
 Result = tuple[Tensor, Mapping[str, Tensor]]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedpriv.training.batches import Batch
+from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Uncaptured, captured, fresh
 from fedpriv.training.modes import kept_generators, seed_generators
 from fedpriv.training.threads import kept_threads
@@ -18,7 +18,6 @@ from fedpriv.training.trainers.base import (
     LocalProblem,
     Result,
     TorchTrainer,
-    TrainingUsers,
     memory_budget,
 )
 from fedpriv.training.vectors import backward, taken_gradient

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 from torch.func import grad, vmap
 
-from fedpriv.training.batches import Batch
+from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Graph, captured, vmaps
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.modes import kept_generators, seed_generators
@@ -22,7 +22,6 @@ from fedpriv.training.trainers.base import (
     LocalProblem,
     Result,
     TorchTrainer,
-    TrainingUsers,
     memory_budget,
 )
 from fedpriv.training.vectors import call

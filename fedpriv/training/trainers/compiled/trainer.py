@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from fedpriv.data.silo import SiloData
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.random_words import epochs_a_word
-from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, TrainingUsers
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.compiled.problem import (
     NamesSpec,

@@ -19,15 +19,10 @@ import torch
 from torch import Tensor
 
 from fedpriv.data.silo import SiloData
+from fedpriv.training.batches import TrainingUsers
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.random_words import as_tensor, epochs_a_word
-from fedpriv.training.trainers.base import (
-    BlockTrainer,
-    LocalProblem,
-    Result,
-    TrainingUsers,
-    memory_budget,
-)
+from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, memory_budget
 from fedpriv.training.trainers.compiled.losses import (
     check_classes,
     compiled_loss,
