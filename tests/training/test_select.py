@@ -115,12 +115,6 @@ def test_a_trainer_may_be_asked_for():
         assert selected(chain(), (4,), execution=Execution(name)) == (name, "asked for")
 
 
-@pytest.mark.parametrize(("key", "value"), [("trainer", "fast"), ("workers", 0)])
-def test_impossible_executions_are_refused(key, value):
-    with pytest.raises(ConfigError, match=f"{key}={value}"):
-        Execution(**{key: value})
-
-
 def test_cost_of_the_published_cnn():
     cost = measure_cost(MnistCnn([10, 20], 50, 0.5).build((1, 28, 28), 10), (1, 28, 28))
     assert cost.parameters == 21840
