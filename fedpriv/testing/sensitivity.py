@@ -39,7 +39,7 @@ from fedpriv.rounds.state import State
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.training import dp_sgd, noisy_sgd
+from fedpriv.training import dp_sgd
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
@@ -292,8 +292,7 @@ def _norm(vector: np.ndarray) -> float:
 @contextmanager
 def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
     """Context in which noisy training gives each step's sum to `seen`, in deviations of its noise.
-    It continues without noise from what that returns, if it returns something. Batches of one
-    record take their steps one by one too, as with noise from the operating system."""
+    It continues without noise from what that returns, if it returns something."""
 
     def released(total: np.ndarray, deviation: float) -> np.ndarray:
         other = seen(total / deviation)
@@ -310,7 +309,6 @@ def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
     with (
         mock.patch.object(dp_sgd, "noised", noised),
         mock.patch.object(TrainingNoise, "add", added),
-        mock.patch.object(noisy_sgd, "compile_layers", return_value=None),
     ):
         yield
 
