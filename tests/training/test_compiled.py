@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from one_by_one import (
     COMPILED,
     PROBLEMS,
-    STREAMS,
     as_array,
     assert_same,
     blocks,
