@@ -27,7 +27,7 @@ BAD_SETTINGS = [
     (["algo.clip=abc"], ["algo.clip=abc", "float"]),
     (["algo.user_rate=0"], ["algo.user_rate=0"]),
     (["algo.user_rate=1.5"], ["algo.user_rate=1.5"]),
-    (["algo.weighting=size"], ["algo.weighting=size", "uniform or records"]),
+    (["algo.weighting=size"], ["algo.weighting=size", "uniform, records"]),
     (["algo.local_epochs=0"], ["algo.local_epochs=0"]),
     (["algo.local_lr=nan"], ["algo.local_lr=nan"]),
     (["algo=uldp_group", "preset.global_lr=-3"], ["preset.global_lr=-3"]),  # nobody reads it

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.algorithms.base import require_one_of
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.errors import require, require_positive
 from fedpriv.rounds.plan import Plan
@@ -50,7 +51,7 @@ class FedOpt(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.rule in RULES, "algo.rule", self.rule, ", ".join(RULES))
+        require_one_of(self, rule=RULES)
         for key in ("momentum", "second_moment"):
             require(
                 0 <= getattr(self, key) < 1, f"algo.{key}", getattr(self, key), "from 0 to below 1"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.algorithms.base import require_one_of
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.algorithms.local_only import own_weights
 from fedpriv.certificates.noise import NoNoise
@@ -52,8 +53,7 @@ class SecuredFl(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.init_weights in ("shared", "own")
-        require(known, "algo.init_weights", self.init_weights, "shared or own")
+        require_one_of(self, init_weights=("shared", "own"))
 
     @property
     def label(self) -> str:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
-from fedpriv.algorithms.base import Algorithm, require_plain_sgd
+from fedpriv.algorithms.base import Algorithm, require_one_of, require_plain_sgd
 from fedpriv.algorithms.budgets import (
     Budget,
     Spending,
@@ -84,9 +84,7 @@ class UldpBase(Algorithm):
             self.user_rate,
             "a probability above 0 and at most 1",
         )
-        require(
-            self.weighting in WEIGHTINGS, "algo.weighting", self.weighting, " or ".join(WEIGHTINGS)
-        )
+        require_one_of(self, weighting=WEIGHTINGS)
         require_positive("algo", self, "global_lr", "cycle")
         if self.budgets is not None:
             allowed = "a number of rounds, since algo.budgets are spent on them"

@@ -55,5 +55,5 @@ def test_drawing_again_leaves_the_model_alone_and_follows_the_seed():
 
 
 def test_other_words_are_refused():
-    with pytest.raises(ConfigError, match="init_weights=mine: shared or own"):
+    with pytest.raises(ConfigError, match="init_weights=mine: shared, own"):
         experiment(*WORDS, "algo.init_weights=mine")
