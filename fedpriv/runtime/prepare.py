@@ -29,6 +29,7 @@ from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
 from fedpriv.runtime.standing import Standing, require_fits
+from fedpriv.training.description import AS_IT_IS
 from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def prepare(
     device, trainer = _trained_by(exp, network.module, params, device)
     loaded = load(exp.data, exp.streams)
     allocation, federation = _allocated(exp, loaded.corpus)
-    plan = exp.planner.plan(federation)
+    plan = _assuming(exp.planner.plan(federation), exp.data, network.module)
     identity = RunIdentity(
         loaded.source,
         loaded.records,
@@ -170,6 +171,18 @@ def _trained_by(
         trainer = f"none: {error}"
     exp.algo.check_network(model, exp.data)
     return device, trainer + measured
+
+
+def _assuming(plan: Plan, data: DataSet, model: nn.Module) -> Plan:
+    """The plan. Its certificates say so where the network is not captured."""
+    import torch
+
+    from fedpriv.training.graph import Graph, captured
+
+    if isinstance(captured(model, data.shape, torch.int64 if data.text else torch.float32), Graph):
+        return plan
+    trust = plan.threat_model
+    return replace(plan, threat_model=replace(trust, assumptions=(*trust.assumptions, AS_IT_IS)))
 
 
 def _faster_device(

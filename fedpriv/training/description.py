@@ -14,6 +14,10 @@ import numpy as np
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
 from fedpriv.util.read_only import kept
 
+AS_IT_IS = (
+    "the network's forward pass is a function of its parameters, its inputs and torch's generators"
+)
+"""Assumption of certificates where the network is not captured (`fedpriv.training.graph`)."""
 TRAINERS = "auto", "compiled", "device", "stacked", "plain"
 
 

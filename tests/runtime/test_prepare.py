@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from own_networks import Branching
 from runs import experiment
 
 from fedpriv.data.allocation import Allocation
@@ -17,6 +18,7 @@ from fedpriv.models.linear import Linear
 from fedpriv.runtime import prepare
 from fedpriv.runtime.prepare import home_silos, resolve_device
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.training.description import AS_IT_IS
 
 WORDS = ("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_silos=3", "preset.n_users=6")
 
@@ -93,6 +95,17 @@ def test_a_trainer_that_cannot_train_the_network_is_told_before_data_are_loaded(
         LoadedError if fits else ConfigError, match=None if fits else f"^trainer={trainer}"
     ):
         prepare(experiment(*words, f"trainer={trainer}"))
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_certificates_say_what_they_assume_of_a_network_that_is_not_captured(captured):
+    exp = experiment(*WORDS)
+    exp = exp if captured else replace(exp, model=Branching())
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
+        assert query.events
+        assert all((AS_IT_IS in event.assumptions) != captured for event in query.events)
+        assert ("plain: users one by one" in prepared.facts.trainer) != captured
 
 
 def test_first_weights_are_of_the_seed_alone():
