@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -45,8 +46,6 @@ AGGREGATIONS = {
     Admm(preset=None, iterations=32, masking=True): SILOS * FixedPoint(64, 1e5, SILOS).rounding,
 }
 """Each with the most that a coordinate of its sum may be off."""
-RECORDS_ONLY = set()
-"""Those that serve no other weights."""
 
 
 @pytest.fixture(params=AGGREGATIONS, ids=str)
@@ -59,21 +58,6 @@ def aggregation(request):
 )
 def served(request):
     """An aggregation with somebody who sends queries down."""
-    return request.param
-
-
-ANY_WEIGHTS = [aggregation for aggregation in AGGREGATIONS if aggregation not in RECORDS_ONLY]
-
-
-@pytest.fixture(params=ANY_WEIGHTS, ids=str)
-def weighing(request):
-    """An aggregation that serves any weights."""
-    return request.param
-
-
-@pytest.fixture(params=[aggregation for aggregation in ANY_WEIGHTS if aggregation.helpers], ids=str)
-def handing(request):
-    """An aggregation whose server hands out any weights."""
     return request.param
 
 
@@ -123,12 +107,7 @@ def silent():
 
 @pytest.mark.parametrize(
     ("aggregation", "weighting"),
-    [(aggregation, RecordWeighting()) for aggregation in AGGREGATIONS]
-    + [
-        (aggregation, UniformWeighting())
-        for aggregation in AGGREGATIONS
-        if aggregation not in RECORDS_ONLY
-    ],
+    product(AGGREGATIONS, (RecordWeighting(), UniformWeighting())),
     ids=str,
 )
 def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):
@@ -176,7 +155,7 @@ def test_silos_hear_the_broadcast_first_and_without_it_take_no_part(served):
 @pytest.mark.parametrize(
     "table", [np.full((SILOS, USERS), 0.4), np.array([[0.7], [0.7], [-0.4]]) * np.ones(USERS)]
 )
-def test_weights_above_one_or_below_zero_are_refused(weighing, table, counted):
+def test_weights_above_one_or_below_zero_are_refused(aggregation, table, counted):
     @dataclass(frozen=True)
     class Given(Weighting):
         @property
@@ -187,7 +166,7 @@ def test_weights_above_one_or_below_zero_are_refused(weighing, table, counted):
             return table
 
     with pytest.raises(ValueError, match="add up to"):
-        random_world().ready(weighing, Given())
+        random_world().ready(aggregation, Given())
 
 
 def test_pickles(aggregation):
@@ -217,10 +196,10 @@ class Outside(Weighting):
 
 
 @pytest.mark.parametrize("weighting", [UniformWeighting(), Outside()], ids=str)
-def test_weights_that_need_no_counts_stay_home_with_them(weighing, weighting):
+def test_weights_that_need_no_counts_stay_home_with_them(aggregation, weighting):
     """Nothing about units is sent, so nothing that a server sends can change a weight."""
     world, sent = random_world(), []
-    protocols = Protocols(weighing, tuple(range(SILOS)), weighting)
+    protocols = Protocols(aggregation, tuple(range(SILOS)), weighting)
     run({name: noting(party, sent) for name, party in protocols.setup(world.counts).items()})
     assert not any(isinstance(message, np.ndarray) for mail in sent for message in mail.values())
     for own, name in zip(weighting.weights(np.zeros_like(world.counts)), NAMES):
@@ -255,12 +234,12 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_silo_refuses_weights_that_cannot_be_right(handing, lie):
+def test_a_silo_refuses_weights_that_cannot_be_right(served, lie):
     """A weight of 1000 would move the sum by a thousand times the bound."""
     change, why = LIES[lie]
     world = random_world()
     world.counts[0, [HAS, LACKS]] = 3, 0
-    protocols = Protocols(handing, tuple(range(SILOS)), RecordWeighting())
+    protocols = Protocols(served, tuple(range(SILOS)), RecordWeighting())
     parties = protocols.setup(world.counts)
 
     def lying(sent):

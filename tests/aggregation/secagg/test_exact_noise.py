@@ -195,35 +195,60 @@ def test_a_colluding_silo_can_take_out_the_noise_that_stays_and_no_more():
 # -- survivors that lie ----------------------------------------------------------------------------
 
 
-def altered(secret):
-    return bytes([secret[0] ^ 1]) + secret[1:]
+def altered(said):
+    return *said[:2], bytes([said[2][0] ^ 1]) + said[2][1:]
 
 
-@pytest.mark.parametrize("gone", [0, 1])
-def test_a_survivor_that_tells_another_secret_is_named(gone):
-    sum_ = Sum(FIVE, [2] * gone + [5] * (5 - gone))
-    sum_.lies("silo3", lambda said: (*said[:2], altered(said[2]))).refused(
-        "a message of silo3 is refused: the secret"
-    )
+def kept_back(said):
+    return *said[:2], None
 
 
-def test_a_survivor_that_tells_a_later_or_an_earlier_secret_of_its_chain_is_named():
-    for place in (
-        0,
-        2,
-    ):  # two silos are gone, and nothing is surplus; one, and the secret is that after one other
-        sum_ = Sum(SecAggExactNoise(threshold=3, cohort=3), [2, 5, 5, 5, 5])
-        link = sum_.noise.chain(sum_.secrets["silo4"])[place]
-        sum_.lies("silo4", lambda said, link=link: (*said[:2], link)).refused(
-            "a message of silo4 is refused"
-        )
+def wrong_share(said):
+    return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
 
 
-def test_a_survivor_that_keeps_its_secret_is_named():
-    sum_ = Sum(FIVE, [5] * 5)
-    sum_.lies("silo2", lambda said: (*said[:2], None)).refused(
-        "a message of silo2 is refused: the secret"
-    )
+def no_share(said):
+    return said[0], {name: share for name, share in said[1].items() if name != "silo0"}, said[2]
+
+
+WRONG = "silo0's surplus noise: wrong is that of {}, unless silo0"
+LIES = {
+    "another secret": ([5] * 5, "silo3", altered, "a message of silo3 is refused: the secret"),
+    "another secret, one gone": (
+        [2, 5, 5, 5, 5],
+        "silo3",
+        altered,
+        "a message of silo3 is refused: the secret",
+    ),
+    "no secret": ([5] * 5, "silo2", kept_back, "a message of silo2 is refused: the secret"),
+    "a wrong share": ([4, 5, 5, 5, 5], "silo1", wrong_share, WRONG.format("silo1")),
+    "a wrong share, the last": ([4, 5, 5, 5, 5], "silo4", wrong_share, WRONG.format("silo4")),
+    "a wrong share among no more than are needed": (
+        [4, 4, 5, 5, 5],
+        "silo3",
+        wrong_share,
+        "Unmasking: the shares do not give silo0's surplus noise",
+    ),
+    "a share held back": (
+        [4, 5, 5, 5, 5],
+        "silo2",
+        no_share,
+        "silo2 is refused: it holds back its share of silo0's",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_survivor_that_lies_about_surplus_noise_is_named(lie):
+    sends, liar, change, why = LIES[lie]
+    Sum(FIVE, sends).lies(liar, change).refused(why)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_survivor_that_tells_a_later_or_an_earlier_secret_of_its_chain_is_named(place):
+    sum_ = Sum(FIVE, [2, 5, 5, 5, 5])
+    link = sum_.noise.chain(sum_.secrets["silo4"])[place]
+    sum_.lies("silo4", lambda said: (*said[:2], link)).refused("a message of silo4 is refused")
 
 
 def test_a_survivor_that_commits_to_other_noise_than_it_lets_go_of_is_named():
@@ -231,33 +256,6 @@ def test_a_survivor_that_commits_to_other_noise_than_it_lets_go_of_is_named():
     end = sum_.noise.chain(bytes(32))[-1]
     sum_.lies("silo1", lambda said: (said[0][:32] + end, said[1]), PHASES[1])
     sum_.refused("a message of silo1 is refused: the secret of its surplus noise")
-
-
-@pytest.mark.parametrize("liar", ["silo1", "silo4"])
-def test_a_wrong_share_of_one_that_has_left_is_named_where_more_answer_than_are_needed(liar):
-    def change(said):
-        return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
-
-    Sum(FIVE, [4, 5, 5, 5, 5]).lies(liar, change).refused(
-        f"silo0's surplus noise: wrong is that of {liar}, unless silo0"
-    )
-
-
-def test_a_wrong_share_is_found_where_no_more_answer_than_are_needed():
-    def change(said):
-        return said[0], said[1] | {"silo0": said[1]["silo0"] ^ np.uint32(1)}, said[2]
-
-    sum_ = Sum(FIVE, [4, 4, 5, 5, 5]).lies("silo3", change)
-    sum_.refused("Unmasking: the shares do not give silo0's surplus noise")
-
-
-def test_a_share_that_is_held_back_is_named():
-    def change(said):
-        return said[0], {name: share for name, share in said[1].items() if name != "silo0"}, said[2]
-
-    Sum(FIVE, [4, 5, 5, 5, 5]).lies("silo2", change).refused(
-        "silo2 is refused: it holds back its share of silo0's"
-    )
 
 
 def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
