@@ -112,13 +112,15 @@ def pld_epsilon(
         return unsampled
     if mean_gap:
         mixtures[_mixture(1 / mean_gap, (1.0,), (1.0,))] = 1
-    width = _interval(mixtures, interval)
+    width = grid_interval(mixtures, interval)
     releases = sum(mixtures.values())
     exact = delta - _rounding(releases, delta)
     if exact <= 0 or releases > _MOST_RELEASES or width > _LARGEST_INTERVAL:
         return unsampled
-    parts = (_repeat(_distribution(mixture, width), count) for mixture, count in mixtures.items())
-    return min(unsampled, _epsilon(reduce(lambda total, part: total.compose(part), parts), exact))
+    parts = (repeated(distribution(mixture, width), count) for mixture, count in mixtures.items())
+    return min(
+        unsampled, smallest_epsilon(reduce(lambda total, part: total.compose(part), parts), exact)
+    )
 
 
 def _rounding(releases: int, delta: float) -> float:
@@ -177,15 +179,15 @@ def _log_delta(sigma: float, epsilon: float) -> tuple[float, float]:
     """ln of the smallest delta of a Gaussian release with noise multiplier `sigma` at `epsilon`,
     and its derivative by epsilon."""
     middle = epsilon * sigma + 1 / (2 * sigma)
-    above = _log_normal(1 / sigma - middle)
-    below = epsilon + _log_normal(-middle)
+    above = log_normal(1 / sigma - middle)
+    below = epsilon + log_normal(-middle)
     if not below < above:
         return -math.inf, 0.0
     found = above + math.log(-math.expm1(below - above))
     return found, -math.exp(below - found)
 
 
-def _log_normal(x: float) -> float:
+def log_normal(x: float) -> float:
     """ln of the chance that a standard normal number is below `x`."""
     tail = math.erfc(abs(x) / math.sqrt(2)) / 2
     if x > 0:
@@ -244,7 +246,7 @@ def _is_plain(mixture: MixtureOfGaussiansDpEvent) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> PrivacyLossDistribution:
+def distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> PrivacyLossDistribution:
     """Privacy losses of one release, in both directions, on multiples of `interval`."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -260,7 +262,7 @@ def _distribution(mixture: MixtureOfGaussiansDpEvent, interval: float) -> Privac
     return mixture_distribution(mixture, interval, -_LOG_TAIL)
 
 
-def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+def repeated(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
     """`once` composed `count` times.
 
     For a large count, pairs are composed first: dp_accounting raises the number of points of a
@@ -272,7 +274,7 @@ def _repeat(once: PrivacyLossDistribution, count: int) -> PrivacyLossDistributio
     return total.compose(once) if count % 2 else total
 
 
-def _epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
+def smallest_epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
     """Smallest epsilon at `delta`.
 
     dp_accounting's own search computes exp(-loss), which underflows near 700. For larger losses it
@@ -292,7 +294,7 @@ def _epsilon(losses: PrivacyLossDistribution, delta: float) -> float:
     return bisect(too_low, low, high)
 
 
-def _interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> float:
+def grid_interval(mixtures: dict[MixtureOfGaussiansDpEvent, int], base: float) -> float:
     """`base` times a power of two that suits these mixtures. The estimates affect cost and
     tightness, never validity."""
     finest = base

@@ -39,15 +39,17 @@ class TruncatedNegativeBinomial:
         if self.mean == 1:
             return 1.0
         low = -1.0
-        while self._mean(math.exp(low)) < self.mean:
+        while self.expected_at(math.exp(low)) < self.mean:
             low *= 2
         return math.exp(
             float(
-                brentq(lambda log: self._mean(math.exp(log)) - self.mean, low, -1e-14, xtol=1e-14)
+                brentq(
+                    lambda log: self.expected_at(math.exp(log)) - self.mean, low, -1e-14, xtol=1e-14
+                )
             )
         )
 
-    def _mean(self, gamma: float) -> float:
+    def expected_at(self, gamma: float) -> float:
         log = math.log(gamma)
         if self.shape == 0:
             return (1 / gamma - 1) / -log

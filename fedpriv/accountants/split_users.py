@@ -78,7 +78,7 @@ def _curves(composition: Composition, most: int, *, one_noise: bool = False) -> 
 
     one_noise: whether m records face the part m / most of the noise variance.
     """
-    divergences = _parts_divergences if one_noise else _divergences
+    divergences = _parts_divergences if one_noise else group_divergences
     found = leaves(composition)
     if found is None:
         return None
@@ -96,7 +96,7 @@ def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _divergences(event: DpEvent, most: int) -> np.ndarray:
+def group_divergences(event: DpEvent, most: int) -> np.ndarray:
     """Renyi divergences (most + 1, 2, orders) of one release for groups of 0 .. `most`: of the
     output with the group from that without, and the reverse. Cached, so callers must not change
     the result."""
@@ -128,7 +128,7 @@ def _divergences(event: DpEvent, most: int) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _parts_divergences(event: DpEvent, most: int) -> np.ndarray:
-    """As `_divergences`, where a group of m faces the part m / `most` of the noise variance."""
+    """The same, where a group of m faces the part m / `most` of the noise variance."""
     import dp_accounting as dp
 
     q, sigma = sampled_gaussian(event, most)
@@ -136,7 +136,7 @@ def _parts_divergences(event: DpEvent, most: int) -> np.ndarray:
     for m in range(1, most + 1):
         part = dp.GaussianDpEvent(sigma * math.sqrt(m / most))
         own = part if q == 1 else dp.PoissonSampledDpEvent(q, part)
-        curves[m] = _divergences(own, m)[m]
+        curves[m] = group_divergences(own, m)[m]
     return curves
 
 

@@ -35,7 +35,7 @@ def share(secret: bytes, threshold: int, parties: int) -> np.ndarray:
     coefficients = np.vstack(
         [np.array([limbs], dtype=np.uint64), random_elements((threshold - 1, LIMBS))]
     )
-    return _product(_powers(parties, threshold), _halves(coefficients)).astype(np.uint32)
+    return _product(powers(parties, threshold), _halves(coefficients)).astype(np.uint32)
 
 
 def random_elements(shape: tuple[int, ...]) -> np.ndarray:
@@ -110,7 +110,7 @@ def _residues(whole: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def _powers(parties: int, terms: int) -> Halves:
+def powers(parties: int, terms: int) -> Halves:
     """Powers 0..terms-1 of the points 1..parties, (parties, terms)."""
     points = np.arange(1, parties + 1, dtype=np.uint64)
     rows = np.ones((terms, parties), dtype=np.uint64)

@@ -51,7 +51,7 @@ class Connection:
                 f"this process already uses engine.address={self.address}",
             )
         if not self.users and not ray.is_initialized():
-            self._start(address)
+            self.start(address)
         self.address = address
         self.users += 1
 
@@ -68,11 +68,11 @@ class Connection:
         with _late_interrupts():
             ray.shutdown(wait_for_processes=True)
             if self.folder is not None:
-                _remove(self.folder)
+                remove_folder(self.folder)
             self.own = False
             self.folder = None
 
-    def _start(self, address: str | None) -> None:
+    def start(self, address: str | None) -> None:
         handler = signal.getsignal(signal.SIGTERM)
         self.own = True
         try:
@@ -98,7 +98,7 @@ class Connection:
         # Ray opens its folder to every user of the machine (0777), so it gets one inside ours.
         inside = os.path.join(self.folder, "r")
         os.mkdir(inside, 0o700)
-        _init(
+        initialise(
             "local",
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
@@ -135,7 +135,7 @@ def _late_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _remove(folder: str, seconds: float = 20.0) -> None:
+def remove_folder(folder: str, seconds: float = 20.0) -> None:
     """Remove Ray's folder. Its agents end by themselves a while after the daemon that started them,
     longer on a busy machine, and until then may write new files."""
     end = time.monotonic() + seconds
@@ -154,7 +154,7 @@ def _folder() -> str:
 
 def _connect(address: str) -> None:
     try:
-        _init(address)
+        initialise(address)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         why = str(error.__cause__ or error).strip().split("\n")[0].split(". ")[0]
         advice = f"; a cluster with a token needs {MODE}=token and {TOKEN} or {TOKEN_PATH}"
@@ -163,5 +163,5 @@ def _connect(address: str) -> None:
         ) from error
 
 
-def _init(address: str, **options: Any) -> None:
+def initialise(address: str, **options: Any) -> None:
     ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)

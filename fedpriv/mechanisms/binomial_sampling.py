@@ -68,14 +68,14 @@ def _accepted(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
     reach = FARTHEST * deviation
     # The ratio has one flat top: between points of this grid it is higher by less than 2^-20.
     grid = np.linspace(-reach, reach, 4097)
-    most = float(_log_ratio(grid, trials, sigma).max()) + 2.0**-20
+    most = float(log_ratio(grid, trials, sigma).max()) + 2.0**-20
     counts = np.empty(size, dtype=np.int64)
     missing = np.arange(size)
     while len(missing):
         offset = discrete_gaussian(sigma, len(missing), rng)
         near = abs(offset) <= reach
         likely = np.zeros(len(missing))
-        likely[near] = np.exp(_log_ratio(offset[near].astype(float), trials, sigma) - most)
+        likely[near] = np.exp(log_ratio(offset[near].astype(float), trials, sigma) - most)
         if likely.max() > 1:
             raise ArithmeticError("a chance above 1: samples would not be binomial")
         accepted = rng.random(len(missing)) < likely
@@ -84,7 +84,7 @@ def _accepted(trials: int, size: int, rng: SystemGenerator) -> np.ndarray:
     return counts
 
 
-def _log_ratio(offset: np.ndarray, trials: int, sigma: int) -> np.ndarray:
+def log_ratio(offset: np.ndarray, trials: int, sigma: int) -> np.ndarray:
     """ln of P(Bin = round(N / 4) + offset) over the Gaussian's weight exp(-offset^2 / (2 sigma^2)),
     up to a constant.
 

@@ -109,10 +109,10 @@ class Bins:
         found = self.by_prefix.take(prefix)
         slow = np.flatnonzero(trial >= self.accepted.take(prefix))
         unknown = slow[found[slow] == OPEN]
-        found[unknown] = self._drawn(prefix[unknown], rng)
+        found[unknown] = self.drawn(prefix[unknown], rng)
         np.left_shift(found, self.shift, out=samples, dtype=np.int64)
         samples |= words & (2**self.shift - 1)
-        rejected = slow[~self._accepts(samples[slow], found[slow], trial[slow], rng)]
+        rejected = slow[~self.accepts(samples[slow], found[slow], trial[slow], rng)]
         minus = words >> self.shift
         minus &= 1
         zeros = np.flatnonzero(samples == 0)
@@ -121,17 +121,17 @@ class Bins:
         samples -= minus
         return np.union1d(rejected, zeros[minus[zeros] < 0])
 
-    def _drawn(self, prefix: np.ndarray, rng: Generator) -> np.ndarray:
+    def drawn(self, prefix: np.ndarray, rng: Generator) -> np.ndarray:
         """(k,) bins for uniform numbers that begin with the bits of `prefix` (k,) int64."""
         more = WORD_BITS - PREFIX_BITS
         words = prefix << more | rng.integers(0, 2**more, size=len(prefix))
         least = _reached(self.low, words)
         most = _reached(self.high, words)
         for index in np.flatnonzero(least != most):
-            least[index] = self._refined(int(words[index]), rng)
+            least[index] = self.refined(int(words[index]), rng)
         return least
 
-    def _refined(self, word: int, rng: Generator) -> int:
+    def refined(self, word: int, rng: Generator) -> int:
         """The bin for a uniform number that begins with the 62 bits of `word` and goes on as far as
         needed."""
         bits = WORD_BITS
@@ -144,7 +144,7 @@ class Bins:
             raise OverflowError(f"a sample beyond {FARTHEST} standard deviations")
         return found
 
-    def _accepts(
+    def accepts(
         self, y: np.ndarray, found: np.ndarray, trial: np.ndarray, rng: Generator
     ) -> np.ndarray:
         """Whether the candidates y (k,) int64 in bins `found` are accepted, by numbers whose first

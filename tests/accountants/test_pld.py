@@ -105,10 +105,10 @@ def test_delta_of_a_simulated_release():
 @pytest.mark.parametrize("rounds", [1, 100, 100_000])
 def test_discretised_compositions_stay_above_the_closed_form(sigma, rounds):
     one = (MixtureOfGaussiansDpEvent(sigma, (1.0,), (1.0,)), rounds)
-    from fedpriv.accountants.pld import _distribution, _epsilon, _interval, _repeat
+    from fedpriv.accountants.pld import distribution, grid_interval, repeated, smallest_epsilon
 
-    interval = _interval(dict([one]), 1e-4)
-    discretised = _epsilon(_repeat(_distribution(one[0], interval), rounds), 1e-5)
+    interval = grid_interval(dict([one]), 1e-4)
+    discretised = smallest_epsilon(repeated(distribution(one[0], interval), rounds), 1e-5)
     exact = (
         gaussian_epsilon(math.sqrt(rounds) / sigma) if math.sqrt(rounds) / sigma < 30 else pld(*one)
     )
@@ -157,7 +157,7 @@ def test_long_runs_are_composed_in_pairs(count):
     once = privacy_loss_distribution.from_randomized_response(
         0.995, 2, value_discretization_interval=1e-3
     )
-    found, expected = module._repeat(once, count), once.self_compose(count)
+    found, expected = module.repeated(once, count), once.self_compose(count)
     assert found.get_delta_for_epsilon(1.0) == pytest.approx(
         expected.get_delta_for_epsilon(1.0), rel=1e-6
     )
@@ -248,7 +248,7 @@ def _gaussian_delta(gap, epsilon):
 def test_the_chance_of_a_normal_number_keeps_its_digits(x):
     with mpmath.workdps(400):
         exact = mpmath.log(mpmath.ncdf(x))
-        assert abs(mpmath.mpf(module._log_normal(x)) / exact - 1) < 1e-14
+        assert abs(mpmath.mpf(module.log_normal(x)) / exact - 1) < 1e-14
 
 
 @pytest.mark.parametrize("sigma", [0.5, 5.0])

@@ -50,7 +50,7 @@ def test_every_chance_gives_a_number(mean, shape):
     """Also the largest, beside which a number's probability is less than rounding."""
     number = TruncatedNegativeBinomial(mean, shape)
     assert number.draw(lambda: 0.0) == 1
-    assert number._mean(number.gamma) == pytest.approx(mean, rel=1e-9)
+    assert number.expected_at(number.gamma) == pytest.approx(mean, rel=1e-9)
     assert 10 * mean < number.draw(lambda: float(np.nextafter(1, 0))) < 200 * mean
 
 

@@ -53,7 +53,7 @@ def moments(q: float, sigma: float, k: int, order: float) -> tuple[float, float]
 )
 def test_divergences_are_the_integrals(q, sigma, k):
     event = dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
-    curves = split_users._divergences(event, k)
+    curves = split_users.group_divergences(event, k)
     columns = [column for column in (10, 24, 30, 43) if np.isfinite(curves[k, 0, column])]
     assert len(columns) == 3 + (
         sigma >= 1
@@ -70,13 +70,13 @@ def test_integrals_may_lie_far_to_the_left():
     """With much noise and a high rate, the reverse direction's integrand peaks some 35 standard
     deviations below 0."""
     event = dp.PoissonSampledDpEvent(0.9, dp.GaussianDpEvent(20.0))
-    found = split_users._divergences(event, 20)[20, :, -1]
+    found = split_users.group_divergences(event, 20)[20, :, -1]
     assert found == pytest.approx(moments(0.9, 20.0, 20, split_users.ORDERS[-1]), rel=1e-6)
 
 
 def test_it_is_the_largest_over_all_allocations():
     k, delta = 5, 1e-5
-    curves = [count * split_users._divergences(event, k) for [(event, count)] in CROSSING]
+    curves = [count * split_users.group_divergences(event, k) for [(event, count)] in CROSSING]
     sums = np.array([sum(c[n] for c, n in zip(curves, sizes)) for sizes in splits(k, 3)]).max(
         axis=0
     )
@@ -232,6 +232,6 @@ def test_what_all_records_meet_costs_what_it_costs_the_whole_group():
         convert(
             np.array(split_users.ORDERS)[known := np.isfinite(direction)], direction[known], delta
         )
-        for direction in 12 * split_users._divergences(common[0][0], k)[k]
+        for direction in 12 * split_users.group_divergences(common[0][0], k)[k]
     )
     assert split_epsilon([silo(1000, 1)] * 2, k, delta, everywhere=common) >= alone

@@ -57,7 +57,7 @@ def test_fewer_shares_tell_nothing(monkeypatch):
     monkeypatch.setattr(
         secret_sharing, "random_elements", lambda shape: rng.integers(0, 5, shape).astype(np.uint64)
     )
-    secret_sharing._powers.cache_clear()
+    secret_sharing.powers.cache_clear()
     rng = np.random.default_rng(1)
     for secret in (0, 3):
         seen = np.zeros(25)
@@ -65,7 +65,7 @@ def test_fewer_shares_tell_nothing(monkeypatch):
             first, second = share(secret.to_bytes(32, "little"), 3, 4)[[0, 2], 0]
             seen[5 * int(first) + int(second)] += 1
         assert chisquare(seen).pvalue > 1e-4
-    secret_sharing._powers.cache_clear()
+    secret_sharing.powers.cache_clear()
 
 
 def test_one_share_too_few_is_another_secret():

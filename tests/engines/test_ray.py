@@ -441,7 +441,7 @@ def test_a_folder_in_which_agents_still_write_goes_as_well(tmp_path, monkeypatch
 
     monkeypatch.setattr(ray_cluster.shutil, "rmtree", busy)
     (tmp_path / "ray").mkdir()
-    ray_cluster._remove(str(tmp_path / "ray"))
+    ray_cluster.remove_folder(str(tmp_path / "ray"))
     assert not (tmp_path / "ray").exists()
 
 
@@ -525,7 +525,7 @@ def test_nobody_else_can_enter_a_private_instances_folder(monkeypatch):
         assert len(os.path.join(outside, "r")) <= ray_cluster.LONGEST
         raise RuntimeError("started")
 
-    monkeypatch.setattr(ray_cluster, "_init", starts)
+    monkeypatch.setattr(ray_cluster, "initialise", starts)
     monkeypatch.setattr(ray_cluster.ray, "shutdown", lambda **options: None)
     with pytest.raises(RuntimeError, match="started"):
-        ray_cluster.Connection()._start(None)
+        ray_cluster.Connection().start(None)

@@ -11,8 +11,8 @@ from fedpriv.mechanisms.binomial_sampling import (
     FARTHEST,
     FEW,
     MOST_TRIALS,
-    _log_ratio,
     binomial,
+    log_ratio,
 )
 from fedpriv.util.streams import SystemGenerator
 
@@ -57,7 +57,7 @@ def test_ratios_are_as_right_as_the_text_says(trials):
             return chance + mpmath.mpf(offset) ** 2 / (2 * mpmath.mpf(sigma) ** 2)
 
         wanted = [float(exact(offset) - exact(0)) for offset in offsets]
-    found = _log_ratio(np.array(offsets, dtype=float), trials, sigma)
+    found = log_ratio(np.array(offsets, dtype=float), trials, sigma)
     np.testing.assert_allclose(found - found[4], wanted, atol=ERROR / 4, rtol=0)
 
 
@@ -73,7 +73,7 @@ def test_a_chance_above_one_ends_the_sampling(monkeypatch):
     """
     monkeypatch.setattr(
         binomial_sampling,
-        "_log_ratio",
+        "log_ratio",
         lambda offset, *_: np.full(offset.shape, (len(offset) < 4097) / 1000),
     )
     with pytest.raises(ArithmeticError, match="above 1"):
@@ -104,7 +104,7 @@ def test_no_chance_to_accept_is_above_one(trials):
     deviation = math.sqrt(trials * 3 / 16)
     sigma = math.ceil(1.001 * deviation + 1.5)
     places = np.linspace(-FARTHEST, FARTHEST, 2_000_003) * deviation
-    coarse = _log_ratio(
+    coarse = log_ratio(
         np.linspace(-FARTHEST * deviation, FARTHEST * deviation, 4097), trials, sigma
     ).max()
-    assert 0 <= _log_ratio(places, trials, sigma).max() - coarse < 2.0**-20
+    assert 0 <= log_ratio(places, trials, sigma).max() - coarse < 2.0**-20

@@ -169,7 +169,7 @@ def test_candidates_are_accepted_with_their_own_probability(number, place):
     bins, start = bins_of(sigma), number << bins_of(sigma).shift
     rng = stream(f"trials {number}")
     found, y = np.full(SIZE, number, dtype=np.uint16), np.full(SIZE, start + place)
-    accepted = bins._accepts(y, found, rng.integers(0, 2**16, size=SIZE), rng)
+    accepted = bins.accepts(y, found, rng.integers(0, 2**16, size=SIZE), rng)
     exact = math.exp(-((start + place) ** 2 - start**2) / (2 * sigma**2))
     assert stats.binomtest(int(accepted.sum()), SIZE, exact).pvalue > 1e-6
 
@@ -177,7 +177,7 @@ def test_candidates_are_accepted_with_their_own_probability(number, place):
 def test_every_number_of_first_bits_left_open_gives_the_same_bins():
     """Bins by 62 bits against their probabilities, whatever the table says of the first 16."""
     bins, rng = bins_of(9), stream("open")
-    drawn = bins._drawn(rng.integers(0, 2**16, size=SIZE), rng)
+    drawn = bins.drawn(rng.integers(0, 2**16, size=SIZE), rng)
     assert fits(drawn, lambda a: np.where(a < 0, -np.inf, -(a**2) / 162), 0, 36) > 1e-6
 
 
@@ -185,7 +185,7 @@ def test_bits_that_leave_the_bin_open_are_followed_by_more():
     bins, (low, high) = bins_of(1), thresholds(1, 0, 62)[0]
     assert high == low + 1
     for word, expected in ((low - 1, 1), (high, 0)):
-        assert bins._drawn(np.array([word >> 46]), Script(word % 2**46)).tolist() == [expected]
+        assert bins.drawn(np.array([word >> 46]), Script(word % 2**46)).tolist() == [expected]
     longer = thresholds(1, 0, 124)[0][0]
     assert longer >> 62 == low
     next_bits = longer % 2**62
@@ -196,16 +196,16 @@ def test_bits_that_leave_the_bin_open_are_followed_by_more():
         ([next_bits, 2**62 - 1], 0),
     ):
         script = Script(low % 2**46, *more)
-        assert bins._drawn(np.array([low >> 46]), script).tolist() == [expected]
+        assert bins.drawn(np.array([low >> 46]), script).tolist() == [expected]
         assert not script.numbers
     # The smallest number of all lies in a tail without end.
-    assert bins._drawn(np.array([0]), Script(0, 2**62 - 1)).tolist() == [9]
-    assert bins._drawn(np.array([0]), Script(0, 1)).tolist() == [13]
+    assert bins.drawn(np.array([0]), Script(0, 2**62 - 1)).tolist() == [9]
+    assert bins.drawn(np.array([0]), Script(0, 1)).tolist() == [13]
 
 
 def test_a_sample_beyond_the_farthest_is_an_error():
     with pytest.raises(OverflowError, match="64 standard deviations"):
-        bins_of(1)._drawn(np.array([0]), Script(*[0] * 50, 1))
+        bins_of(1).drawn(np.array([0]), Script(*[0] * 50, 1))
 
 
 @pytest.mark.parametrize(("found", "refused"), [(7999, False), (8000, True)])
@@ -215,7 +215,7 @@ def test_the_farthest_is_counted_in_integers_and_not_in_bins(found, refused, mon
     monkeypatch.setattr(discrete_sampling, "thresholds", lambda *_: [])
     monkeypatch.setattr(discrete_sampling, "bin_at", lambda *_: found)
     with pytest.raises(OverflowError) if refused else nullcontext():
-        assert bins._refined(0, Script(0)) == found
+        assert bins.refined(0, Script(0)) == found
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(1, 1), (1, 3), (7, 5), (1, 2**80)])
@@ -256,7 +256,7 @@ def test_bits_that_go_on_from_the_first_ones_are_whole_and_uniform(sigma):
     rng = Asked()
     discrete_gaussian(sigma, 300_000, rng)
     assert rng.ranges == {(0, 2**46), (0, 2**37)}
-    bins_of(sigma)._refined(2**61, rng)
+    bins_of(sigma).refined(2**61, rng)
     assert rng.ranges == {(0, 2**46), (0, 2**37), (0, 2**62)}
 
 
@@ -272,5 +272,5 @@ def test_a_chance_too_near_for_floats_is_decided_by_more_bits(number, place):
     trial = np.array([word >> 37], dtype=np.uint16)
     for more, accepted in ((0, True), (2**62 - 1, False)):
         rng = Script(word & (2**37 - 1), more)
-        found = bins._accepts(np.array([start + place]), np.array([number]), trial, rng)
+        found = bins.accepts(np.array([start + place]), np.array([number]), trial, rng)
         assert found.tolist() == [accepted]
