@@ -10,6 +10,7 @@ b'seven'
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -67,18 +68,20 @@ def retype(rng: random.Random, message: Any) -> Any:
     return _other_type(message)
 
 
+CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    list: tuple,
+    tuple: list,
+    dict: lambda value: list(value.values()),
+    bytes: bytes.hex,
+    str: str.encode,
+    np.ndarray: lambda value: value.astype(np.int64 if value.dtype == np.float64 else np.float64),
+}
+"""By type: the value as another type. Any other value is put into a list."""
+
+
 def _other_type(value: Any) -> Any:
-    if type(value) is np.ndarray:
-        return value.astype(np.int64 if value.dtype == np.float64 else np.float64)
-    if type(value) in (list, tuple):
-        return tuple(value) if type(value) is list else list(value)
-    if type(value) is dict:
-        return list(value.values())
-    if type(value) is bytes:
-        return value.hex()
-    if type(value) is str:
-        return value.encode()
-    return [value]
+    convert = CONVERSIONS.get(type(value))
+    return [value] if convert is None else convert(value)
 
 
 def _read(data: bytes) -> Any:

@@ -22,6 +22,7 @@ scaling, the number of users, and which silos have a local test.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -107,13 +108,7 @@ class File:
         def shorter(records: Records) -> Records:
             return _some(replace(records, number=numbers), kept)
 
-        own = self.exp.allocator
-        allocator = (
-            _DrawnBefore(own.n_users, own.n_silos, self.owners, kept)
-            if self.drawn
-            else _with_public_users(own)
-        )
-        return replace(with_training_records(self.exp, shorter), allocator=allocator)
+        return self._changed(shorter, kept, _with_public_users(self.exp.allocator))
 
     def replaced(self, rows: np.ndarray) -> Experiment:
         """The experiment in which `rows` say something else: features turned around and far away,
@@ -130,12 +125,16 @@ class File:
                 y[rows] = (y[rows] + 1) % max(2, self.exp.data.outputs)
             return replace(records, x=x, y=y)
 
-        kept = np.arange(len(self.records))
-        own = self.exp.allocator
-        exp = with_training_records(self.exp, other)
-        if not self.drawn:
-            return exp
-        return replace(exp, allocator=_DrawnBefore(own.n_users, own.n_silos, self.owners, kept))
+        return self._changed(other, np.arange(len(self.records)), self.exp.allocator)
+
+    def _changed(
+        self, change: Callable[[Records], Records], kept: np.ndarray, allocator: Allocator
+    ) -> Experiment:
+        """The experiment on other records. Where owners are drawn, they stay those of `kept`."""
+        if self.drawn:
+            own = self.exp.allocator
+            allocator = _DrawnBefore(own.n_users, own.n_silos, self.owners, kept)
+        return replace(with_training_records(self.exp, change), allocator=allocator)
 
 
 def _some(records: Records, rows: np.ndarray) -> Records:

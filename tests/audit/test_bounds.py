@@ -25,15 +25,12 @@ def test_limits_of_rates_without_errors_are_the_rule_of_three():
     assert rates.mu() == pytest.approx(norm.ppf(rates.least_true) - norm.ppf(rates.most_false))
 
 
-def test_an_attack_that_learns_nothing_proves_nothing():
+@pytest.mark.parametrize("hits", [50, 100])
+def test_an_attack_that_learns_nothing_proves_nothing(hits):
     rates = Rates(
-        false_positives=50, negatives=100, true_positives=50, positives=100, confidence=0.95
+        false_positives=hits, negatives=100, true_positives=hits, positives=100, confidence=0.95
     )
     assert rates.epsilon(1e-5) == rates.mu() == 0.0
-    always = Rates(
-        false_positives=100, negatives=100, true_positives=100, positives=100, confidence=0.95
-    )
-    assert always.epsilon(1e-5) == always.mu() == 0.0
 
 
 def bounds(gap, repetitions, n, seed=0):
@@ -87,14 +84,14 @@ def test_the_metric_that_tells_most_is_chosen():
     assert bound.audited > 3 * alone.audited
 
 
-def test_a_leak_in_one_direction_only_is_found_in_either():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_leak_in_one_direction_only_is_found_in_either(sign):
     """The canary's presence shows in one run of ten, its absence never; and the other way round."""
-    rng = np.random.default_rng(1)
-    quiet, leaks = np.zeros(4000), (rng.random(4000) < 0.1) * 1.0
-    for scores in ((quiet, leaks), (-leaks, -quiet)):
-        bound = lower_bound(*scores, delta=1e-5, confidence=0.95, family=None)
-        assert bound.within is None
-        assert bound.epsilon > 3
+    quiet, leaks = np.zeros(4000), (np.random.default_rng(1).random(4000) < 0.1) * 1.0
+    scores = (quiet, leaks) if sign > 0 else (-leaks, -quiet)
+    bound = lower_bound(*scores, delta=1e-5, confidence=0.95, family=None)
+    assert bound.within is None
+    assert bound.epsilon > 3
 
 
 @pytest.mark.slow

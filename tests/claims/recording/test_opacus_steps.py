@@ -46,7 +46,8 @@ def train(epochs=2, batches_a_step=1, **settings):
             if number % batches_a_step == 0:
                 optimizer.step()
                 optimizer.zero_grad()
-    return model._module.weight.detach().clone()
+    weight, _ = model.parameters()
+    return weight.detach().clone()
 
 
 def recorded(**settings):
