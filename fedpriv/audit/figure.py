@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpriv.audit.audit import CONFIDENCE, AuditRow
 from fedpriv.reports.canvas import Axes, plt, save
 
@@ -49,8 +51,6 @@ def draw(rows: Sequence[AuditRow], path: Path) -> None:
 def _intervals(axis: Axes, rows: Sequence[AuditRow]) -> None:
     """A line from the low to the high end of each estimate's interval."""
     for place, row in enumerate(rows):
-        low, high = row.estimate_low, row.estimate_high
-        if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-            continue
-        axis.plot([low, high], [place, place], color="black", lw=1.6, zorder=3)
-        axis.plot([low, high], [place, place], color="black", marker="|", ms=9, lw=0, zorder=3)
+        ends = np.array([row.estimate_low, row.estimate_high], dtype=float)  # NaN for None
+        if np.isfinite(ends).all():
+            axis.plot(ends, [place, place], color="black", lw=1.6, marker="|", ms=9, zorder=3)
