@@ -36,13 +36,6 @@ def test_rows_are_those_that_pandas_reads(which, name, request):
     assert start == answers.shape[1] == 102
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_numbers_are_standardised_on_the_training_records(small_root, seed):
-    train = Adult(small_root).load(Streams(seed)).train.x[:, :6].astype(np.float64)
-    np.testing.assert_allclose(train.mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(train.std(axis=0), 1, atol=1e-6)
-
-
 def test_what_does_not_fill_sixteen_devices_is_left_out(small_root):
     corpus = Adult(small_root).load(Streams(0))
     assert len(corpus.test) == 16 * (730 // 16 // 10)

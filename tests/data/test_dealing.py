@@ -8,8 +8,6 @@ from fedpriv.data.base import Records
 from fedpriv.data.dealing import (
     deal_equally,
     dirichlet_silos,
-    hold_out,
-    hold_out_of_each,
     limit_labels,
     strided_silos,
     zipf_law,
@@ -17,7 +15,6 @@ from fedpriv.data.dealing import (
 )
 from fedpriv.data.embedded import Digits
 from fedpriv.data.random_allocators import Zipf
-from fedpriv.data.split import share
 from fedpriv.util.streams import Streams
 
 
@@ -109,14 +106,6 @@ def test_users_keep_their_number_of_records_when_labels_suffice():
     assert (labels == 2).mean() > 0.95
 
 
-@pytest.mark.parametrize(("size", "held"), [(500, 0), (501, 50), (10_000, 1000)])
-def test_only_a_silo_with_more_than_500_records_holds_out_a_tenth(size, held):
-    silo = np.repeat([0, 1], [size, 100])
-    trains = hold_out(silo, rng().random(len(silo)), test=0.1, above=500)
-    assert abs((~trains[silo == 0]).sum() - held) <= 5 * np.sqrt(held * 0.9)
-    assert trains[silo == 1].all()
-
-
 @given(
     st.integers(1, 300),
     st.integers(1, 20),
@@ -146,23 +135,3 @@ def test_shares_have_the_dirichlet_distributions_variance(alpha):
     )
     np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=0.03)
     np.testing.assert_allclose(shares.var(), 0.25 * 0.75 / (n_silos * alpha + 1), rtol=0.06)
-
-
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=200), st.floats(0, 0.99), st.integers(0, 100)
-)
-def test_each_user_holds_out_a_share_and_trains_on_one_record_at_least(owners, test, seed):
-    user = np.array(owners)
-    trains = hold_out_of_each(user, test, lambda u: rng([seed, u]))
-    for u in np.unique(user):
-        n = int((user == u).sum())
-        assert (~trains[user == u]).sum() == min(share(n, test), n - 1)
-
-
-def test_a_users_split_depends_on_no_other_user():
-    user = rng().integers(0, 20, 400)
-    trains = hold_out_of_each(user, 0.3, lambda u: rng([7, u]))
-    gone = user == 11
-    np.testing.assert_array_equal(
-        hold_out_of_each(user[~gone], 0.3, lambda u: rng([7, u])), trains[~gone]
-    )
