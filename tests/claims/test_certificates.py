@@ -92,19 +92,6 @@ def test_one_sample_for_all_releases_is_no_fresh_sample():
     assert once > 5 * fresh
 
 
-def test_two_releases_of_one_sample_are_not_amplified_apart():
-    data = changed(DP_SGD, releases__0__sampling__drawn="once")
-    data["releases"].append(copy.deepcopy(data["releases"][0]))
-    assert certified(data) == pytest.approx(gaussian(math.sqrt(200)), abs=1e-3)
-
-
-def test_a_record_inside_a_client_moves_it_twice_as_far():
-    data = changed(LOCAL_DP, claims__0__unit="record", claims__0__adjacency="add/remove")
-    data["population"] = {"record": {"contributors": 1, "scopes": 1}}
-    assert certified(data) == pytest.approx(gaussian(2 * math.sqrt(3) / 4), abs=1e-3)
-    assert attacked(data) == 0
-
-
 def test_a_client_does_not_meet_its_own_share():
     shares = {"server": 1, "released model": 5, "client": 4}
     for observer, number in shares.items():
@@ -112,13 +99,49 @@ def test_a_client_does_not_meet_its_own_share():
         assert certified(LOCAL_DP, observer=observer) == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_largest_scope_counts_unless_a_unit_is_in_several():
-    data = copy.deepcopy(UNSAMPLED)
-    data["releases"].append(copy.deepcopy(data["releases"][0]))
-    data["releases"][0]["scope"], data["releases"][1]["scope"] = "one", "two"
-    assert certified(data) == certified(UNSAMPLED)
-    data["population"]["record"]["scopes"] = 2
-    assert certified(data) == pytest.approx(gaussian(math.sqrt(200)), abs=1e-3)
+def twice(data, scopes=("all", "all"), **values):
+    """The same release in two scopes."""
+    releases = [changed(data["releases"][0], scope=scope) for scope in scopes]
+    return changed(data, releases=releases, **values)
+
+
+SHUFFLED = {"rule": "shuffled", "batch": 50, "of": 100, "hidden_from": []}
+PASSES = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__sampling=SHUFFLED)
+SPREAD = {"record": {"contributors": 1, "scopes": 1}}
+INSIDE = {"claims__0__unit": "record", "claims__0__adjacency": "add/remove", "population": SPREAD}
+ONE_SAMPLE = changed(DP_SGD, releases__0__sampling__drawn="once")
+TOGETHER = changed(DP_SGD, releases__0__sampling__drawn="with another release")
+COUNTED = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__denominator="counts")
+SEEN = changed(DP_SGD, releases__0__sampling__hidden_from=["released model", "client"])
+SCOPES = ("one", "two")
+GAPS = {
+    "two releases of one sample": (twice(ONE_SAMPLE), math.sqrt(200)),
+    "the largest of two scopes": (twice(UNSAMPLED, SCOPES), 10.0),
+    "a unit in two scopes": (
+        twice(UNSAMPLED, SCOPES, population__record__scopes=2),
+        math.sqrt(200),
+    ),
+    "a record inside a client moves it twice as far": (
+        changed(LOCAL_DP, **INSIDE),
+        2 * math.sqrt(3) / 4,
+    ),
+    "a loss and a gradient of one batch": (TOGETHER, 10.0),
+    "an average by counts": (COUNTED, 10.0),
+    "a sample that the observer learns": (SEEN, 10.0),
+    "a shuffled unit, once in every pass": (PASSES, math.sqrt(50)),
+    "whatever participation says": (changed(PASSES, releases__0__participation=3), math.sqrt(50)),
+}
+"""How far the unit moves the releases, in deviations; no sample counts."""
+
+
+@pytest.mark.parametrize(("data", "gap"), GAPS.values(), ids=GAPS)
+def test_releases_have_the_epsilon_of_one_gaussian(data, gap):
+    assert certified(data) == pytest.approx(gaussian(gap), abs=1e-3)
+    assert attacked(data) <= certified(data) * (1 + 1e-6)
+
+
+def test_no_attack_is_claimed_on_a_record_inside_a_client():
+    assert attacked(changed(LOCAL_DP, **INSIDE)) == 0
 
 
 INFINITE = {
@@ -283,22 +306,6 @@ def test_an_optimistic_curve_stays_below_the_certified_one():
 
 
 SAMPLED = {**DP_SGD["releases"][0]["sampling"], "hidden_from": EVERYBODY}
-UNAMPLIFIED = {
-    "two releases of the same batch": changed(
-        DP_SGD, releases__0__sampling__drawn="with another release"
-    ),
-    "an average by counts": changed(
-        DP_SGD, claims__0__adjacency="zero-out", releases__0__denominator="counts"
-    ),
-    "a sample that the observer learns": changed(
-        DP_SGD, releases__0__sampling__hidden_from=["released model", "client"]
-    ),
-}
-
-
-@pytest.mark.parametrize("data", UNAMPLIFIED.values(), ids=UNAMPLIFIED)
-def test_samples_that_show_the_unit_amplify_nothing(data):
-    assert certified(data) == pytest.approx(gaussian(10.0), abs=1e-3)
 
 
 def test_a_sampled_client_s_noise_shows_that_it_takes_part():
@@ -321,12 +328,3 @@ def test_no_attack_is_claimed_where_a_share_of_noise_is_missing(adjacency):
     removed = changed(LOCAL_DP, claims__0__adjacency="add/remove")
     assert attacked(removed) == 0
     assert attacked(LOCAL_DP) > 0
-
-
-def test_a_shuffled_unit_takes_part_once_in_every_pass():
-    """Whatever `participation` says."""
-    sampling = {"rule": "shuffled", "batch": 50, "of": 100, "hidden_from": []}
-    data = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__sampling=sampling)
-    expected = pytest.approx(gaussian(math.sqrt(50)), abs=1e-3)
-    assert certified(data) == expected
-    assert certified(changed(data, releases__0__participation=3)) == expected
