@@ -93,15 +93,16 @@ def _cells(found: pd.DataFrame) -> dict[str, str]:
 
 
 def reported(measured: Measured) -> str:
-    """Whether the orders that papers report are confirmed, by the numbers of the tables above."""
-    known = epsilons(next(iter(measured.values())))
-    lines = _head("data", "unit", "errs less, a paper says", *(f"epsilon {one:g}" for one in known))
+    """The epsilons at which an order that a paper reports is confirmed or refuted."""
+    lines = _head("data", "unit", "errs less, a paper says", "confirmed at", "refuted at")
     for data, rows in measured.items():
-        verdicts: dict[tuple[str, ...], list[str]] = {}
-        for one in table_rows(check_orders(rows)):
-            order = data, one.unit, f"{one.first} than {one.second}"
-            verdicts.setdefault(order, []).append(one.verdict)
-        lines += [f"| {' | '.join((*order, *found))} |" for order, found in verdicts.items()]
+        orders = check_orders(rows)
+        for (unit, first, second), found in orders.groupby(["unit", "first", "second"], sort=False):
+            at = (
+                ", ".join(f"{one:g}" for one in found[found["verdict"] == verdict]["epsilon"])
+                for verdict in ("confirmed", "refuted")
+            )
+            lines.append(f"| {data} | {unit} | {first} than {second} | {' | '.join(at)} |")
     return "\n".join(lines)
 
 
