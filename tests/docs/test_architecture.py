@@ -30,7 +30,7 @@ HOLDS = {  # what only the right file defines
     "settings/experiment.py": "class Experiment",
     "data/allocate.py": "class Allocator(",
     "data/flags.py": "def flags(",
-    "training/select.py": "def select_trainers(",
+    "training/select.py": "def select_trainer(",
     "training/layers/supported.py": "class ",
     "parties/post.py": "class Post",
     "aggregation/base.py": "class Aggregation(",
