@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from fedpriv.data.table.people import same_form
+from fedpriv.data.table.owners import same_form
 from fedpriv.data.table.read import Cells, number_of
 from fedpriv.data.table.schema import (
     CLASSIFICATION,

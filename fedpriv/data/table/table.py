@@ -12,10 +12,10 @@ import numpy as np
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.files import noted
 from fedpriv.data.stability import DistanceBound, Stage, unbounded
-from fedpriv.data.table import describe, people
+from fedpriv.data.table import describe
 from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.infer import infer, require_roles
-from fedpriv.data.table.owners import Owners, owners_of, row_keys, shared_keys
+from fedpriv.data.table.owners import Owners, owners_of, row_keys, same_form, shared_keys
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
@@ -204,7 +204,7 @@ class Table(TableSettings):
         spelling that stands in the file may change with another row."""
         if self.similar_ids != MERGE:
             return held.keys
-        return tuple(people.same_form(key) for key in held.keys)
+        return tuple(same_form(key) for key in held.keys)
 
     def _refuse_shared(self, cells: Cells, training: Owners, test: Owners) -> None:
         both = shared_keys(cells, training, test, self.similar_ids)
