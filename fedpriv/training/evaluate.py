@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.graph import fresh
+from fedpriv.training.graph import Graph, captured
 from fedpriv.training.vectors import backward, taken_gradient, unflatten
 
 Scores = tuple[float, dict[str, float]]
@@ -47,14 +48,14 @@ class Evaluator:
     """
 
     def __init__(self, model: nn.Module, task: Task, batch: int = 1024) -> None:
-        self.model = model
+        self.networks = _Networks(model)
         self.task = task
         self.batch = batch
 
     @torch.no_grad()  # and no inference mode: a forward pass may compute gradients of its own
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
-        network = _at(self.model, theta, records.x)
+        network = self.networks.at(theta, records.x)
         # The network may overwrite the records.
         pieces = [network(rows.clone()) for rows in torch.split(records.x, self.batch)]
         outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
@@ -62,12 +63,26 @@ class Evaluator:
         return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
 
 
-def _at(model: nn.Module, theta: Tensor, x: Tensor) -> nn.Module:
-    """A network in evaluation mode at parameters theta (d,) of its own."""
-    own = fresh(model, tuple(x.shape[1:]), x.dtype).eval()
-    for leaf, start in zip(own.parameters(), unflatten(own, theta.detach().clone()).values()):
-        leaf.data = start
-    return own
+class _Networks:
+    """A network in evaluation mode at any parameters: its graph, which passes leave as it is, or a
+    fresh copy for each evaluation."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.graphs: dict[Graph, nn.Module] = {}
+
+    def at(self, theta: Tensor, x: Tensor) -> nn.Module:
+        """The network at theta (d,) for records x (n, ...)."""
+        found = captured(self.model, tuple(x.shape[1:]), x.dtype)
+        if not isinstance(found, Graph):
+            own = copy.deepcopy(self.model).eval()
+        elif (known := self.graphs.get(found)) is not None:
+            own = known
+        else:
+            own = self.graphs[found] = copy.deepcopy(found).eval()
+        for leaf, start in zip(own.parameters(), unflatten(own, theta.detach().clone()).values()):
+            leaf.data = start
+        return own
 
 
 @dataclass(frozen=True)
@@ -96,8 +111,9 @@ def training_loss(
     loss = 0.0
     squares = 0.0
     gradient = torch.zeros_like(theta, dtype=torch.float64)
+    networks = _Networks(model)
     for x, y in silos:
-        own = _at(model, theta, x)
+        own = networks.at(theta, x)
         weight = theta.new_full((len(x),), 1 / len(x))
         with torch.enable_grad():
             part = task.loss(own(x.clone()), y, weight)
