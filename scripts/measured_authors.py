@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import read_table, write_table
+from fedpriv.reports.number_table import write_table
 from fedpriv.reports.summary import standard_deviation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,13 +30,11 @@ METRICS = {"heart_disease": "accuracy", "creditcard": "balanced_accuracy"}
 CLASSES = {"HeartDisease": "heart_disease", "CreditCard": "creditcard"}
 LEVEL = 0.05
 
-Row = dict[str, str]
-
 
 def main(words: list[str]) -> None:
     """Write the table and the page."""
-    theirs, *ours = (Path(word) for word in words)
-    rows = [*_theirs(theirs), *_ours(ours)]
+    published, *own = (Path(word) for word in words)
+    rows = [*theirs(published), *_ours(own)]
     rounds = {row[5] for row in rows if row[3] == OURS}
     write_table(TABLE, COLUMNS, [row for row in sorted(rows) if row[5] in rounds])
     PAGE.write_text(page())
@@ -53,16 +52,14 @@ def table() -> str:
         "| records | method | round | the authors' program | fedpriv | theirs minus ours |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    groups: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for row in read_table(TABLE):
-        key = tuple(row[name] for name in ("data", "users", "method", "round"))
-        groups.setdefault(key, {}).setdefault(row["program"], []).append(float(row["value"]))
-    for (data, users, method, round), found in groups.items():
-        if len(found) == 2:
-            theirs, ours = found[THEIRS], found[OURS]
+    keys = ["data", "users", "method", "round"]
+    for key, found in pd.read_csv(TABLE).groupby(keys, sort=False):
+        values = {program: own["value"].tolist() for program, own in found.groupby("program")}
+        if len(values) == 2:
+            data, users, method, round = key
             lines.append(
-                f"| {data}, {users} users | {method} | {round} | {_mean(theirs)} | {_mean(ours)} | "
-                f"{_difference(theirs, ours)} |"
+                f"| {data}, {users} users | {method} | {round} | {_mean(values[THEIRS])} | "
+                f"{_mean(values[OURS])} | {difference(values[THEIRS], values[OURS])} |"
             )
     return "\n".join(lines)
 
@@ -71,16 +68,16 @@ def _mean(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {standard_deviation(values):.3f} ({len(values)} seeds)"
 
 
-def _difference(theirs: list[float], ours: list[float]) -> str:
+def difference(first: list[float], second: list[float]) -> str:
     """Welch's interval: the programs share no split, so that seeds are not paired."""
     from scipy.stats import ttest_ind
 
-    mean = float(np.mean(theirs) - np.mean(ours))
-    low, high = ttest_ind(theirs, ours, equal_var=False).confidence_interval(1 - LEVEL)
+    mean = float(np.mean(first) - np.mean(second))
+    low, high = ttest_ind(first, second, equal_var=False).confidence_interval(1 - LEVEL)
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
-def _theirs(folder: Path) -> Iterator[tuple[str, ...]]:
+def theirs(folder: Path) -> Iterator[tuple[str, ...]]:
     for file in sorted(folder.rglob("*results.json")):
         known = json.loads(file.read_text())
         args = dict(re.findall(r"(\w+)='?([^,')]*)", known["args"]))

@@ -53,7 +53,7 @@ class Objective:
 
     def value(self, theta: np.ndarray) -> float:
         """J at theta (d,)."""
-        return self._value_and_gradient(theta, self.silos)[0]
+        return self.value_and_gradient(theta, self.silos)[0]
 
     def optimum(self, start: np.ndarray) -> Optimum:
         """The minimum of J and its heterogeneity, by L-BFGS from `start` (d,)."""
@@ -65,7 +65,7 @@ class Objective:
         from scipy.optimize import minimize
 
         found = minimize(
-            self._value_and_gradient,
+            self.value_and_gradient,
             start,
             args=(silos,),
             method="L-BFGS-B",
@@ -80,9 +80,10 @@ class Objective:
             )
         return found.x, float(found.fun)
 
-    def _value_and_gradient(
+    def value_and_gradient(
         self, theta: np.ndarray, silos: list[SiloData]
     ) -> tuple[float, np.ndarray]:
+        """The mean of J_j over these silos at theta (d,), and its gradient (d,)."""
         import torch
         from torch.func import functional_call
 

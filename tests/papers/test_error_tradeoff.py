@@ -8,7 +8,6 @@ from paper_runs import paper_run
 from fedpriv.papers import experiments
 from fedpriv.papers.lowy import error_tradeoff, method_choice
 from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
-from fedpriv.papers.reproduce import FIGURES
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
@@ -132,9 +131,3 @@ def test_every_sweep_is_made_of_ordinary_jobs(sweep):
     kinds = {build(without_hydra(job)).algo.label for job in jobs}
     assert len(jobs) == {"spider": 12}.get(sweep, 1 if sweep.endswith("not_private") else 6)
     assert len(kinds) == 1
-
-
-def test_every_figure_of_the_paper_can_be_drawn():
-    assert {name for name in FIGURES if name.startswith("lowy/")} == {
-        f"lowy/fig{n}" for n in range(4, 11)
-    }

@@ -89,7 +89,7 @@ def test_silos_weigh_the_same_whatever_their_size():
     objective, theta = objective_of(silos), np.linspace(-1, 1, 8)
     alone = [objective_of([silo]).value(theta) for silo in silos]
     assert objective.value(theta) == pytest.approx(np.mean(alone), rel=1e-9)
-    slope = lambda at: objective._value_and_gradient(at, silos)[1]  # noqa: E731
+    slope = lambda at: objective.value_and_gradient(at, silos)[1]  # noqa: E731
     assert check_grad(objective.value, slope, theta) < 1e-6
 
 
