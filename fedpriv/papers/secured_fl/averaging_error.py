@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.aggregation.admm.averaging import Averaging
-from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
+from fedpriv.aggregation.admm.penalty import PRESETS
 from fedpriv.aggregation.base import SERVER
 from fedpriv.papers.experiments import profile_words
-from fedpriv.papers.secured_fl.claims import run_averaging
+from fedpriv.papers.secured_fl.claims import averages
 from fedpriv.papers.secured_fl.peer_accuracy import TITLES, femnist_words
 from fedpriv.papers.secured_fl.peer_leakage import RecordingNetwork
 from fedpriv.reports.canvas import grid_and_legend, plt, save
@@ -40,9 +39,7 @@ def draw(folder: Path, profile: str) -> None:
             {
                 "precision": precision,
                 "iterations": iterations,
-                "error": mean_square(
-                    models, PRESETS[f"tuned_{iterations}"][1], iterations, rng=rng, dtype=dtype
-                ),
+                "error": mean_square(models, iterations, rng, dtype),
             }
             for models in checkpoints(prepared, exp.options.rounds)
             for precision, dtype in PRECISIONS.items()
@@ -84,23 +81,9 @@ def checkpoints(prepared: PreparedRun, rounds: int) -> Iterator[np.ndarray]:
 
 
 def mean_square(
-    models: np.ndarray,
-    penalty: Penalty,
-    iterations: int,
-    *,
-    rng: np.random.Generator,
-    dtype: type[Any],
+    models: np.ndarray, iterations: int, rng: np.random.Generator, dtype: type[Any]
 ) -> float:
-    """Mean squared error, over coordinates, of the average by ADMM.
-
-    models: (n, d).
-    penalty: rho by iteration.
-    iterations: how many.
-    rng: draws the peers' first duals.
-    dtype: precision of the computation.
-    """
-    peers = [
-        Averaging(model.astype(dtype), rng.random(len(model)).astype(dtype)) for model in models
-    ]
-    *_, z = run_averaging(peers, penalty, iterations, dtype)
-    return float(np.mean((z.astype(np.float64) - models.mean(axis=0)) ** 2))
+    """Mean squared error of the average of models (n, d) by the schedule tuned for `iterations`."""
+    penalty = PRESETS[f"tuned_{iterations}"][1]
+    *_, (_, _, error) = averages(models, penalty, iterations, rng=rng, dtype=dtype)
+    return error

@@ -6,7 +6,8 @@ federated learning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -24,31 +25,33 @@ SPREAD = 0.05
 """Standard deviation of synthetic weights."""
 
 
-def run_averaging(
-    peers: Sequence[Averaging], penalty: Penalty, iterations: int, dtype: type[Any]
-) -> Iterator[np.ndarray]:
-    """Average the peers' vectors by ADMM; yields z after each iteration."""
+def averages(
+    vectors: np.ndarray,
+    penalty: Penalty,
+    iterations: int,
+    *,
+    rng: np.random.Generator,
+    dtype: type[Any] = np.float64,
+) -> Iterator[tuple[float, float, float]]:
+    """Average vectors (n, d) by ADMM.
+
+    penalty: rho by iteration.
+    iterations: how many.
+    rng: draws the peers' first duals.
+    dtype: precision of the computation.
+
+    Yields, after each iteration, the largest coordinate of sum(lambda), the norm of the average's
+    error, and the mean square of this error over coordinates.
+    """
+    peers = [
+        Averaging(vector.astype(dtype), rng.random(len(vector)).astype(dtype)) for vector in vectors
+    ]
     for iteration in range(1, iterations + 1):
         rho = dtype(penalty.at(iteration))
         z = np.mean([peer.message(rho) for peer in peers], axis=0, dtype=dtype)
         for peer in peers:
             peer.take(z, rho)
-        yield z
-
-
-def averages(
-    penalty: Penalty, iterations: int, dtype: type[Any] = np.float64
-) -> Iterator[tuple[float, float, float]]:
-    """Average synthetic weights by ADMM.
-
-    Yields, after each iteration, the largest coordinate of sum(lambda), the norm of z's error, and
-    the mean square of this error.
-    """
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(0, SPREAD, (PEERS, COORDINATES)).astype(dtype)
-    peers = [Averaging(vector, rng.random(COORDINATES).astype(dtype)) for vector in vectors]
-    for z in run_averaging(peers, penalty, iterations, dtype):
-        error = z - vectors.mean(axis=0)
+        error = z.astype(np.float64) - vectors.mean(axis=0)
         dual = np.sum([peer.dual for peer in peers], axis=0)
         yield float(np.abs(dual).max()), float(np.linalg.norm(error)), float(np.mean(error**2))
 
@@ -70,12 +73,14 @@ def safe_iterations(n: int, size: int | None = None) -> tuple[int, int | None]:
 def claims() -> pd.DataFrame:
     """The paper's claims: by their place in the paper, what it says, whether it holds, and the
     numbers that show it."""
-    fixed = list(averages(Penalty(1.0), 4))
+    rng = np.random.default_rng(0)
+    weights = rng.normal(0, SPREAD, (PEERS, COORDINATES))
+    fixed = list(averages(weights, Penalty(1.0), 4, rng=deepcopy(rng)))
     iterations, tuned = PRESETS["tuned_4"]
     (*_, doubles), (*_, floats) = (
-        averages(tuned, iterations, dtype) for dtype in (np.float64, np.float32)
+        averages(weights, tuned, iterations, rng=deepcopy(rng), dtype=dtype)
+        for dtype in (np.float64, np.float32)
     )
-    weights = np.random.default_rng(0).normal(0, SPREAD, (PEERS, COORDINATES))
     start = float(np.linalg.norm(weights.mean(axis=0)))
     nine = safe_iterations(9, 3)
     fifteen = safe_iterations(15, 3)
