@@ -8,13 +8,13 @@ test compares it.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.papers.secured_fl.peer_accuracy import summary, table_of
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import read_table
 
 TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
 FEDAVG = "FedAvg"
@@ -22,8 +22,6 @@ LOCAL = "Local-only"
 PEERS = "SecureD-FL"
 WITHIN = 0.5
 """Points of accuracy that SecureD-FL may be below FedAvg."""
-
-Row = dict[str, str]
 
 
 def main(words: list[str]) -> None:
@@ -34,57 +32,45 @@ def main(words: list[str]) -> None:
     print(page(read()))
 
 
-def read(path: Path = TABLE) -> list[Row]:
+def read(path: Path = TABLE) -> pd.DataFrame:
     """The rows of the table."""
-    return read_table(path)
+    return pd.read_csv(path)
 
 
-def page(table: list[Row]) -> str:
+def page(table: pd.DataFrame) -> str:
     """Accuracies in per cent, a row for each task and method, and a sentence for each task."""
+    table = table.assign(data=table["data"].str.split(r" with |, ", regex=True).str[0])
     lines = [
         "| records | peers | method | rounds | seeds | last round | best round |",
         "| --- " * 7 + "|",
     ]
-    tasks: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in table:
-        last, best = (_cell(row, key) for key in ("last", "best"))
-        about = (row[key] for key in ("peers", "method", "rounds", "seeds"))
-        lines.append(f"| {' | '.join((_short(row['data']), *about, last, best))} |")
-        tasks.setdefault((row["data"], row["peers"]), {})[row["method"]] = row
-    return "\n".join([*lines, "", *(_sentence(*task, methods) for task, methods in tasks.items())])
+    about = table[["data", "peers", "method", "rounds", "seeds"]]
+    cells = zip(about.to_numpy().tolist(), cell(table, "last"), cell(table, "best"))
+    lines += [f"| {' | '.join(map(str, (*own, last, best)))} |" for own, last, best in cells]
+    tasks = table.groupby(["data", "peers"], sort=False)
+    sentences = (
+        _sentence(f"{data}, {peers} peers", 100 * task.set_index("method")["last"])
+        for (data, peers), task in tasks
+    )
+    return "\n".join([*lines, "", *sentences])
 
 
-def _sentence(data: str, peers: str, methods: dict[str, Row]) -> str:
+def cell(table: pd.DataFrame, key: str) -> list[str]:
+    """Accuracies in per cent, with a deviation where there are several seeds."""
+    rows = zip(100 * table[key], 100 * table[f"{key} deviation"], table["seeds"])
+    return [f"{mean:.2f}{f' ± {spread:.2f}' if seeds > 1 else ''}" for mean, spread, seeds in rows]
+
+
+def _sentence(task: str, last: pd.Series) -> str:
     """The distance of SecureD-FL's variants from FedAvg in the last round, and the methods above
     Local-only."""
-    last = {method: _points(row, "last") for method, row in methods.items()}
     said = []
-    for method in (name for name in last if name.startswith(PEERS)):
-        gap = last[method] - last[FEDAVG]
+    for method, gap in (last[last.index.str.startswith(PEERS)] - last[FEDAVG]).items():
         reach = "within" if gap >= -WITHIN else "not within"
-        said.append(
-            f"{method} is {abs(gap):.2f} points {'above' if gap >= 0 else 'below'} FedAvg "
-            f"({reach} {WITHIN:g})"
-        )
-    above = [method for method in last if method != LOCAL and last[method] > last[LOCAL]]
-    return (
-        f"- {_short(data)}, {peers} peers: {'; '.join(said)}; above Local-only: "
-        f"{', '.join(above) or 'none'}."
-    )
-
-
-def _short(data: str) -> str:
-    return re.split(r" with |, ", data)[0]
-
-
-def _cell(row: Row, key: str) -> str:
-    """With a deviation where there are several seeds."""
-    deviation = f" ± {_points(row, key + ' deviation'):.2f}" if int(row["seeds"]) > 1 else ""
-    return f"{_points(row, key):.2f}{deviation}"
-
-
-def _points(row: Row, key: str) -> float:
-    return 100 * float(row[key])
+        side = "above" if gap >= 0 else "below"
+        said.append(f"{method} is {abs(gap):.2f} points {side} FedAvg ({reach} {WITHIN:g})")
+    above = last.index[last > last[LOCAL]]
+    return f"- {task}: {'; '.join(said)}; above Local-only: {', '.join(above) or 'none'}."
 
 
 if __name__ == "__main__":

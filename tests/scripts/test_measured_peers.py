@@ -2,26 +2,18 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from scripts.measured_peers import page, read
 
 ROOT = Path(__file__).parents[2]
 
 
-def row(method, last, peers="9"):
-    numbers = {
-        "last": str(last),
-        "last deviation": "0.01",
-        "best": str(last + 0.01),
-        "best deviation": "0.002",
-    }
-    return {
-        "data": "MNIST",
-        "peers": peers,
-        "method": method,
-        "seeds": "3",
-        "rounds": "20",
-        **numbers,
-    }
+def table(*last):
+    """Methods and their last accuracies, for 9 peers."""
+    rows = pd.DataFrame(last, columns=["method", "last"])
+    spread = {"last deviation": 0.01, "best": rows["last"] + 0.01, "best deviation": 0.002}
+    return rows.assign(data="MNIST", peers=9, seeds=3, rounds=20, **spread)
 
 
 def test_the_page_says_what_the_table_holds():
@@ -29,16 +21,14 @@ def test_the_page_says_what_the_table_holds():
 
 
 def test_every_task_has_all_methods():
-    tasks = {(row["data"], row["peers"]) for row in read()}
-    for task in tasks:
-        methods = {row["method"] for row in read() if (row["data"], row["peers"]) == task}
-        assert {"Local-only", "FedAvg", "SecureD-FL"} <= methods
+    for _, task in read().groupby(["data", "peers"]):
+        assert {"Local-only", "FedAvg", "SecureD-FL"} <= {*task["method"]}
 
 
 def test_what_is_not_reached_is_said():
-    text = page([row("FedAvg", 0.9), row("Local-only", 0.85), row("SecureD-FL", 0.84)])
-    table, sentence = text.split("\n\n")
-    assert table.splitlines()[2] == "| MNIST | 9 | FedAvg | 20 | 3 | 90.00 ± 1.00 | 91.00 ± 0.20 |"
+    text = page(table(("FedAvg", 0.9), ("Local-only", 0.85), ("SecureD-FL", 0.84)))
+    rows, sentence = text.split("\n\n")
+    assert rows.splitlines()[2] == "| MNIST | 9 | FedAvg | 20 | 3 | 90.00 ± 1.00 | 91.00 ± 0.20 |"
     assert sentence == (
         "- MNIST, 9 peers: SecureD-FL is 6.00 points below FedAvg (not within 0.5); above "
         "Local-only: FedAvg."
@@ -46,14 +36,8 @@ def test_what_is_not_reached_is_said():
 
 
 def test_what_is_reached_is_said_too():
-    text = page(
-        [
-            row("FedAvg", 0.9),
-            row("Local-only", 0.85),
-            row("SecureD-FL", 0.896),
-            row("SecureD-FL, shared weights", 0.91),
-        ]
-    )
+    reached = [("SecureD-FL", 0.896), ("SecureD-FL, shared weights", 0.91)]
+    text = page(table(("FedAvg", 0.9), ("Local-only", 0.85), *reached))
     assert text.splitlines()[-1] == (
         "- MNIST, 9 peers: SecureD-FL is 0.40 points below FedAvg (within 0.5); SecureD-FL, "
         "shared weights is 1.00 "

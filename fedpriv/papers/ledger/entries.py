@@ -94,7 +94,6 @@ class Replication:
     chosen_by: metric whose mean over the tuning seeds is made small.
     tuning_seeds, seeds: the seeds that choose, and the others, which decide.
     comparisons: the claims.
-    hours: processor hours, estimated before the run.
     """
 
     experiment: str
@@ -107,7 +106,6 @@ class Replication:
     grids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     chosen_by: str = "train_loss"
     tuning_seeds: Sequence[int] = ()
-    hours: float = 0.0
 
     def alternatives(self, question: str, method: str) -> list[list[str]]:
         """A method's alternative overrides."""
