@@ -22,10 +22,11 @@ import pandas as pd
 from fedpriv.aggregation.base import SERVER
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
+from fedpriv.papers.curves import draw_lines
 from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.ledger.results import measurement
 from fedpriv.parties.party import Mail, Memory, PartySpec
-from fedpriv.reports.canvas import Axes, Figure, plot_band, plt, save
+from fedpriv.reports.canvas import Axes, Figure, plt, save
 from fedpriv.reports.number_table import write_records
 from fedpriv.rounds.query import SiloReport
 from fedpriv.settings.compose import CommandLine, compose_jobs
@@ -49,6 +50,14 @@ SLICE = 16
 """Pairs of user and parameter that python-paillier is timed on."""
 USUAL = {"users": 20, "parameters": 16}
 """The paper's usual values in Fig. 12."""
+LOOKS: dict[str, dict[str, Any]] = {
+    phase: {
+        "label": f"{phase} (once)" if phase in (KEYS, BLINDING) else phase,
+        "color": f"C{PHASES.index(PHE.get(phase, phase))}",
+    }
+    for phase in (*PHASES, *PHE)
+}
+"""Label and colour of each phase."""
 SETTING = ["data", "users", "silos", "parameters"]
 
 
@@ -223,17 +232,15 @@ def phases(table: pd.DataFrame, out: Path) -> None:
     groups = table.groupby([*SETTING, "phase"], sort=False)["seconds"]
     means = groups.mean().unstack(sort=False)
     errors = groups.std(ddof=0).unstack(sort=False)
-    names = [*PHASES, *PHE]
     figure, axis = plt.subplots(figsize=(10, 4.8), layout="constrained")
-    width = 0.8 / len(names)
-    for place, phase in enumerate(names):
+    width = 0.8 / len(LOOKS)
+    for place, phase in enumerate(LOOKS):
         bars = axis.bar(
-            np.arange(len(means)) + (place - (len(names) - 1) / 2) * width,
+            np.arange(len(means)) + (place - (len(LOOKS) - 1) / 2) * width,
             means[phase],
             width,
             yerr=errors[phase] if errors[phase].any() else None,
-            label=_label(phase),
-            color=_color(phase),
+            **LOOKS[phase],
             alpha=0.5 if phase in PHE else 1.0,
             hatch="//" if phase in PHE else None,
         )
@@ -253,28 +260,16 @@ def growth(table: pd.DataFrame, out: Path) -> None:
     The other number is the paper's usual one in the first row, and the largest in the second.
     """
     figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained", sharey=True)
+    looks = {phase: {**LOOKS[phase], "ls": "--" if phase in PHE else "-"} for phase in LOOKS}
     for column, (x, fixed) in zip(axes.T, (("parameters", "users"), ("users", "parameters"))):
         for axis, value in zip(column, (USUAL[fixed], table[fixed].max())):
             here = table[table[fixed] == value]
-            for phase in [*PHASES, *PHE]:
-                seconds = here[here["phase"] == phase].groupby(x)["seconds"]
-                curve = seconds.agg(["mean", "std"]).fillna(0.0)
-                style = "--" if phase in PHE else "-"
-                label = _label(phase)
-                plot_band(axis, curve, ls=style, marker=".", color=_color(phase), label=label)
+            draw_lines(axis, here, x, "seconds", by="phase", looks=looks, marker=".")
             axis.set(xlabel=x, yscale="log", title=f"{value} {fixed}")
             axis.set_xticks(sorted(here[x].unique()))
     for axis in axes[:, 0]:
         axis.set_ylabel("processor seconds")
     _finish(figure, [*axes.flat], table, out=out)
-
-
-def _color(phase: str) -> str:
-    return f"C{PHASES.index(PHE.get(phase, phase))}"
-
-
-def _label(phase: str) -> str:
-    return f"{phase} (once)" if phase in (KEYS, BLINDING) else phase
 
 
 def _finish(figure: Figure, axes: Sequence[Axes], table: pd.DataFrame, *, out: Path) -> None:
