@@ -4,11 +4,11 @@ of creditcard."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from fedpriv.data.allocation_report import draw_columns, statistics
 from fedpriv.reports.canvas import plt, save
-from fedpriv.reports.number_table import write_table
 from fedpriv.runtime import allocate
 from fedpriv.settings.compose import one_experiment
 
@@ -21,14 +21,13 @@ def draw(folder: Path, profile: str) -> None:
     profile: has no effect here.
     """
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.6), layout="constrained")
-    rows: list[list[Any]] = []
+    tables = {}
     for axis, (users, name) in zip(axes.flat, PANELS):
         exp = one_experiment("data=creditcard", f"allocator={name}", f"allocator.n_users={users}")
         _, allocation, _ = allocate(exp)
         draw_columns(axis, allocation)
         frame = statistics(allocation)
-        numbers = zip(frame.index, frame.to_numpy().tolist())
-        rows += [[users, name, str(silo), *row] for silo, row in numbers]
+        tables[users, name] = frame
         mean = float(frame["mean"].iloc[-1])
         axis.set_title(f"{users:,} users, {name}: {mean:.1f} records a user", fontsize=9)
         axis.tick_params(labelsize=7)
@@ -38,6 +37,6 @@ def draw(folder: Path, profile: str) -> None:
         axis.set_xlabel("users, by number of records", fontsize=8)
     legend = axes[0, 0].get_legend_handles_labels()
     figure.legend(*legend, loc="outside lower center", ncol=5, fontsize=8)
-    figure.suptitle(f"creditcard, {int(rows[-1][4]):,} training records", fontsize=10)
+    figure.suptitle(f"creditcard, {frame['records'].iloc[-1]:,.0f} training records", fontsize=10)
     save(figure, folder / "figure.png", dpi=200)
-    write_table(folder / "records.csv", ["users", "allocation", "silo", *frame.columns], rows)
+    pd.concat(tables, names=["users", "allocation", "silo"]).to_csv(folder / "records.csv")
