@@ -271,3 +271,12 @@ def assert_same(got, want, theta, rows=64):
     error = (got - want).norm(dim=1)
     rounding = 2.0**-23 * rows**0.5 * (theta + want).norm(dim=1)
     assert bool((error <= 1e-5 * want.norm(dim=1) + rounding).all()), error / want.norm(dim=1)
+
+
+def compiled_like_one_by_one(model, data, task, recipe, correction=None, rows=64, words=False):
+    """Deltas (k, d) of all users by C++, which are the same as those of `one_by_one`."""
+    theta = flatten(model)
+    got = trained(model, theta, data, task, recipe, correction=correction, execution=COMPILED)
+    want = one_by_one(model, theta, data, task, recipe, correction, words=words)
+    assert_same(got, want, theta, rows)
+    return got
