@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,18 +26,10 @@ from fedpriv.util.untrusted_files import read_bytes
 CLASSES = 10
 SIDE = 32
 PIXELS = 3 * SIDE**2
-FOLDER = "cifar-10-batches-bin"
-ARCHIVE = "cifar-10-binary.tar.gz"
-BATCHES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
+BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 SUBSET = "cifar10/cifar10_subset.npz"
 MAX_BYTES = 2**25
 """Size limit of each of the official files, which have 31 million bytes."""
-
-FILE = RemoteFile(
-    places=(f"{FOLDER}/{BATCHES[0]}", f"cifar10/{FOLDER}/{BATCHES[0]}", SUBSET, ARCHIVE),
-    urls=(f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}",),
-    digest="md5:c32a1d4ab5d03f1284b67883e8d87530",
-)
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 """Mean and deviation of the training pixels by colour, on the scale 0..1."""
@@ -43,35 +39,94 @@ Part = tuple[np.ndarray, np.ndarray]
 """Images (n, 32, 32, 3) uint8 and labels (n,) of the official training or test part."""
 
 
-def _batch(path: Path, raw: bytes) -> Part:
-    """One of the official files: a byte for the label, then 3,072 bytes, colour by colour."""
+class _Numbers(pickle.Unpickler):
+    """Reads a pickle of arrays, lists and numbers. It makes no other object and runs no code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = MAKERS.get(name)
+        if found is None:
+            raise ValueError(f"a pickle of {module}.{name}, not of numbers")
+        return found
+
+
+MAKERS = {
+    "_reconstruct": np.zeros(0).__reduce__()[0],
+    "ndarray": np.ndarray,
+    "dtype": np.dtype,
+    "encode": codecs.encode,
+}
+"""What pickles of arrays call, by the last name."""
+
+
+def _of_pickle(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+    content = _Numbers(io.BytesIO(raw), encoding="bytes").load()
+    return np.asarray(content[b"data"], np.uint8), np.array(content[b"labels"], np.int64)
+
+
+def _of_bytes(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     rows = np.frombuffer(raw, np.uint8).reshape(-1, 1 + PIXELS)
-    warn_if_partial(path, len(rows))
-    images = rows[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    return images, rows[:, 0].astype(np.int64)
+    return rows[:, 1:], rows[:, 0].astype(np.int64)
 
 
-def _parts(read: Callable[[str], bytes]) -> tuple[Part, Part]:
-    batches = [_batch(Path(name), read(name)) for name in BATCHES]
+class Version(NamedTuple):
+    """One of the official versions.
+
+    folder, archive: where its files are.
+    ending: of their names.
+    rows: reads images (n, 3072), colour by colour, and labels (n,).
+    """
+
+    folder: str
+    archive: str
+    ending: str
+    rows: Callable[[bytes], tuple[np.ndarray, np.ndarray]]
+
+
+BINARY = Version("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", _of_bytes)
+PYTHON = Version("cifar-10-batches-py", "cifar-10-python.tar.gz", "", _of_pickle)
+VERSIONS = BINARY, PYTHON
+FILE = RemoteFile(
+    places=(
+        *(
+            f"{above}{own.folder}/{BATCHES[0]}{own.ending}"
+            for own in VERSIONS
+            for above in ("", "cifar10/")
+        ),
+        SUBSET,
+        PYTHON.archive,
+        BINARY.archive,
+    ),
+    urls=(f"https://www.cs.toronto.edu/~kriz/{BINARY.archive}",),
+    digest="md5:c32a1d4ab5d03f1284b67883e8d87530",
+)
+
+
+def _parts(version: Version, read: Callable[[str], bytes]) -> tuple[Part, Part]:
+    batches = []
+    for name in BATCHES:
+        pixels, labels = version.rows(read(name + version.ending))
+        warn_if_partial(Path(name), len(labels))
+        images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+        batches.append((images, labels))
     images, labels = (np.concatenate(arrays) for arrays in zip(*batches[:-1]))
     return (images, labels), batches[-1]
 
 
-def _from_folder(path: Path) -> tuple[Part, Part]:
-    return _parts(lambda name: read_bytes(path.parent / name, MAX_BYTES))
-
-
-def _from_archive(path: Path) -> tuple[Part, Part]:
+def _official(path: Path) -> tuple[Part, Part]:
+    """The parts in a folder with `path`, or in the archive `path`."""
+    [version] = (own for own in VERSIONS if path.name == own.archive or own.folder in path.parts)
+    if path.name != version.archive:
+        return _parts(version, lambda name: read_bytes(path.parent / name, MAX_BYTES))
     with tarfile.open(path) as archive:
 
         def read(name: str) -> bytes:
-            member = archive.getmember(f"{FOLDER}/{name}")
+            member = archive.getmember(f"{version.folder}/{name}")
             file = archive.extractfile(member)
             if file is None or member.size > MAX_BYTES:
                 raise ValueError(f"{name} is no file of at most {MAX_BYTES} bytes")
             return file.read()
 
-        return _parts(read)
+        return _parts(version, read)
 
 
 def _from_subset(path: Path) -> tuple[Part, Part]:
@@ -82,15 +137,11 @@ def _from_subset(path: Path) -> tuple[Part, Part]:
         return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])
 
 
-READERS = {".npz": _from_subset, ".gz": _from_archive, ".bin": _from_folder}
-"""Readers by the suffix of the file."""
-
-
 def read(root: str | None) -> tuple[Part, Part]:
     """The training and test images below `root` (see `DataSet`), checked. Raises DataError."""
     path = locate(FILE, root)
     try:
-        parts = READERS[path.suffix](path)
+        parts = _from_subset(path) if path.suffix == ".npz" else _official(path)
         for pixels, labels in parts:
             fits = pixels.shape == (len(labels), SIDE, SIDE, 3) and pixels.dtype == np.uint8
             classes = labels.ndim == 1 and labels.dtype.kind in "iu" and set(labels.tolist())
@@ -141,9 +192,9 @@ class Cifar10(DataSet):
     """Images of ten classes of animals and vehicles (Krizhevsky 2009), normalised per colour; silo
     k holds class k.
 
-    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. Reads cifar-10-batches-bin/ or
-    cifar-10-binary.tar.gz below `root`, the official version without pickles, or a subset: the
-    arrays x_train, y_train, x_test and y_test of cifar10/cifar10_subset.npz.
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. Reads the official
+    binary or Python version below `root` (a folder cifar-10-batches-bin or -py, or its archive), or
+    a subset: the arrays x_train, y_train, x_test and y_test of cifar10/cifar10_subset.npz.
 
     split: `paper` (80/20 of every class, 4,800 training records per silo of the full set) or
         `script` (a fifth of the official training part, 1,000 per silo, and the official tests).

@@ -1,4 +1,6 @@
 import io
+import os
+import pickle
 import tarfile
 
 import numpy as np
@@ -6,44 +8,69 @@ import pytest
 from refusals import refused
 from small_data import cifar10
 
-from fedpriv.data.cifar10 import ARCHIVE, BATCHES, FOLDER, MAX_BYTES, Cifar10, read
+from fedpriv.data.cifar10 import BATCHES, BINARY, MAX_BYTES, PYTHON, Cifar10, read
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.util.streams import Streams
 
 
-def official(arrays):
+def official(arrays, version=BINARY):
     """The bytes of the official files with these images, by name."""
     rows = np.array_split(np.arange(len(arrays["y_train"])), 5)
     parts = [(arrays["x_train"][part], arrays["y_train"][part]) for part in rows]
     files = {}
     for name, (x, y) in zip(BATCHES, [*parts, (arrays["x_test"], arrays["y_test"])]):
         flat = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
-        files[name] = np.column_stack([y.astype(np.uint8), flat]).tobytes()
+        if version is BINARY:
+            raw = np.column_stack([y.astype(np.uint8), flat]).tobytes()
+        else:
+            raw = pickle.dumps({b"data": flat, b"labels": y.tolist()}, 2)
+        files[name + version.ending] = raw
     return files
 
 
-def write_folder(root):
-    folder = root / FOLDER
+def write_folder(root, version=BINARY):
+    folder = root / version.folder
     folder.mkdir()
-    for name, raw in official(cifar10()).items():
+    for name, raw in official(cifar10(), version).items():
         (folder / name).write_bytes(raw)
     return folder
 
 
-def write_archive(root, files=None):
-    with tarfile.open(root / ARCHIVE, "w:gz") as archive:
-        for name, raw in (files or official(cifar10())).items():
-            info = tarfile.TarInfo(f"{FOLDER}/{name}")
+def write_archive(root, version=BINARY, files=None):
+    with tarfile.open(root / version.archive, "w:gz") as archive:
+        for name, raw in (files or official(cifar10(), version)).items():
+            info = tarfile.TarInfo(f"{version.folder}/{name}")
             info.size = len(raw)
             archive.addfile(info, io.BytesIO(raw))
 
 
+@pytest.mark.parametrize("version", [BINARY, PYTHON])
 @pytest.mark.parametrize("write", [write_folder, write_archive])
-def test_the_official_files_and_the_subset_hold_the_same(tmp_path, small_root, write):
-    write(tmp_path)
+def test_the_official_files_and_the_subset_hold_the_same(tmp_path, small_root, write, version):
+    write(tmp_path, version)
     for part, other in zip(read(str(tmp_path)), read(small_root), strict=True):
         np.testing.assert_array_equal(part[0], other[0])
         np.testing.assert_array_equal(part[1], other[1])
+
+
+class Runs:
+    """Would write a file if it were unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("place", ["data", "labels", "other"])
+def test_a_pickle_of_anything_else_runs_no_code(tmp_path, place):
+    folder = write_folder(tmp_path, PYTHON)
+    content = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]}
+    content[place.encode()] = Runs(tmp_path / "made")
+    (folder / "data_batch_3").write_bytes(pickle.dumps(content, 2))
+    refused(lambda: read(str(tmp_path)), "not CIFAR-10's images: a pickle of", error=DataError)
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(("split", "train", "test"), [("paper", 112, 28), ("script", 20, 40)])
@@ -96,10 +123,10 @@ def test_a_bad_subset_is_one_line(tmp_path, content, message):
 
 def test_a_file_that_is_cut_or_lacks_its_neighbours_is_one_line(tmp_path):
     folder = write_folder(tmp_path)
-    (folder / BATCHES[2]).write_bytes(b"x" * 5000)
+    (folder / f"{BATCHES[2]}.bin").write_bytes(b"x" * 5000)
     with pytest.raises(DataError, match="not CIFAR-10's images: cannot reshape"):
         read(str(tmp_path))
-    (folder / BATCHES[-1]).unlink()
+    (folder / f"{BATCHES[-1]}.bin").unlink()
     with pytest.raises(DataError, match="not CIFAR-10's images"):
         read(str(tmp_path))
 
@@ -110,6 +137,7 @@ def test_another_split_is_refused():
 
 
 def test_archives_that_unpack_to_much_are_one_line(tmp_path):
-    write_archive(tmp_path, dict.fromkeys(BATCHES, bytes(MAX_BYTES + 1)))
+    files = {f"{name}.bin": bytes(MAX_BYTES + 1) for name in BATCHES}
+    write_archive(tmp_path, files=files)
     with pytest.raises(DataError, match=f"no file of at most {MAX_BYTES} bytes"):
         read(str(tmp_path))
