@@ -69,7 +69,7 @@ class ClippedGradients:
         self.dtype = dtype
         found: ClippedSum | Unmapped = Unmapped("losses over groups are not compiled")
         if group is None:
-            found = clipped_sum(model, compiled_network(model, shape, dtype), shape, task)
+            found = clipped_sum(model, compiled_network(model, shape, dtype), task)
         self.compiled = None if isinstance(found, Unmapped) else found
         _say("compiled" if isinstance(found, ClippedSum) else f"by torch: {found.reason}")
 

@@ -79,7 +79,7 @@ def test_compiled_sums_of_clipped_gradients(task, y, outputs, scale):
         gradients.append(torch.cat([own.grad.flatten() for own in model.parameters()]).double())
     norms = torch.stack(gradients).norm(dim=1)
     clip = float(norms.median())
-    compute = clipped_sum(model, compiled_network(model, (6,)), (6,), task)
+    compute = clipped_sum(model, compiled_network(model, (6,)), task)
     total, found = compute(theta, x, y, {}, clip)
     torch.testing.assert_close(found, norms, rtol=1e-5, atol=1e-7)
     want = sum(own * min(1, clip / max(float(own.norm()), 1e-30)) for own in gradients)

@@ -22,15 +22,15 @@ from drawn_networks import traceable
 from one_by_one import silo
 from test_isolated_users import changes
 from fedpriv.models.tasks import Classification
-from fedpriv.training import clipped
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.description import Recipe
 from fedpriv.training.vectors import flatten
 task = Classification()
 for seed in range(int(sys.argv[2])):
     model, shape = traceable(seed)
     data = silo([9, 3, 1], shape, task)
-    gradients = clipped.clipped_gradients(model, task, 0.1, shape=shape)
-    assert isinstance(gradients, clipped._Compiled)
+    gradients = ClippedGradients(model, task, 0.1, shape=shape)
+    assert gradients.compiled
     gradients.sum(flatten(model), data.x, data.y)
     changes(model, data, task, Recipe(1, 4, 0.1), trainer="compiled")
 """

@@ -85,10 +85,9 @@ class ClippedSum:
 
 
 def clipped_sum(
-    model: nn.Module, network: CompiledNetwork | Unmapped, shape: tuple[int, ...], task: Task
+    model: nn.Module, network: CompiledNetwork | Unmapped, task: Task
 ) -> ClippedSum | Unmapped:
-    """The sums of `model`, whose layers are `network`, on records of `shape`, or why they are not
-    compiled."""
+    """The sums of `model`, whose layers are `network`, or why they are not compiled."""
     if isinstance(network, Unmapped):
         return network
     first = next(model.parameters())  # a sum is asked for at parameters of one type
