@@ -228,9 +228,8 @@ def measure(place: int) -> dict[str, float | str]:
     )
     both = zip(*([1000 * seconds / users for seconds in own] for own in times.values()))
     numbers = compared([*both])
-    trainer = "+".join(sorted({own.name for own, _ in work.selection}))
     names = ("fedpriv", "torch", "ratio", "least", "most")
-    return {"trainer": trainer, **dict(zip(names, numbers))}
+    return {"trainer": work.trainer.name, **dict(zip(names, numbers))}
 
 
 def _work(model: nn.Module, data: SiloData, theta: Tensor, recipe: Recipe) -> SiloTraining:
