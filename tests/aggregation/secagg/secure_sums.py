@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import pytest
 from parties_of_generators import Protocols, dropping, run
 from queries import SYSTEM, query_for
 
 from fedpriv.aggregation.base import SERVER
+from fedpriv.aggregation.secagg.aggregation import SecAgg
+from fedpriv.aggregation.secagg.graph import Sparse
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.rounds.local_job import LocalJob
 
 PHASES = ["AdvertiseKeys", "ShareKeys", "MaskedInputCollection", "ConsistencyCheck", "Unmasking"]
+
+
+@dataclass(frozen=True)
+class OnRing(SecAgg):
+    """On a graph of given numbers, safe or not."""
+
+    sparse: Sparse | None = None
+
+    def sparse_graph(self, silos):
+        return self.sparse
 
 
 def names(silos):
@@ -43,3 +59,9 @@ def leaving(silo, sends):
 def total_of(cast):
     """The server's total."""
     return run(cast)[SERVER]
+
+
+def refused(cast, match):
+    """Run a query that has to end without a sum, and with this message."""
+    with pytest.raises(AggregationAbortedError, match=match):
+        run(cast)

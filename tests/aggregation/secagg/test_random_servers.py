@@ -1,27 +1,16 @@
 """Servers that draw what they say: other survivors, keys, rosters and graphs for each silo, replays
 of other queries and set-ups, messages out of order."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 import pytest
 from cheating_server import Attack, unguarded
-from secure_sums import ready
+from secure_sums import OnRing, ready
 from server_evaluator import Setting, Witnesses
 from strategies_of_servers import random_view
 
-from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.graph import Sparse
-
-
-@dataclass(frozen=True)
-class OnRing(SecAgg):
-    """On a graph of given numbers, safe or not."""
-
-    sparse: Sparse | None = None
-
-    def sparse_graph(self, silos):
-        return self.sparse
 
 
 def random_setting(chance, exact):

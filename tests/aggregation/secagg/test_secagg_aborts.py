@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from parties_of_generators import SESSION, noting, on_its_way, run
 from queries import query_for
-from secure_sums import PHASES, leaving, names, parties, ready
+from secure_sums import PHASES, leaving, names, parties, ready, refused
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
@@ -25,24 +25,22 @@ FIRST, LATER = (1, 0), [(1, 1), (2, 0)]
 """Serials of queries: a first one, the next in the same round, and one of the next round."""
 
 
+SOME, ALL = SecAgg(threshold=3, cohort=3), SecAgg(threshold=3)
+"""Sums over three of the silos, and over every silo."""
+
+
 @pytest.fixture
 def protocols():
-    return ready(SecAgg(threshold=3, cohort=3), 5)
+    return ready(SOME, 5)
 
 
 @pytest.fixture
 def everybody():
-    """Those whose sum covers every silo."""
-    return ready(SecAgg(threshold=3), 5)
+    return ready(ALL, 5)
 
 
 def new_key():
     return PrivateKey.generate().public.raw
-
-
-def refused(cast, match):
-    with pytest.raises(AggregationAbortedError, match=match):
-        run(cast)
 
 
 SAID_BY_SERVER = [BROADCAST, *PHASES[:4]]
@@ -106,32 +104,20 @@ def test_a_key_twice_or_one_that_is_none(protocols, position, key):
 
 
 def test_keys_signed_by_somebody_else(protocols):
-    def forge(content):
-        return signed_keys(protocols, content[:2], by="silo1")
-
-    refused(silo_says(protocols, "silo4", 0, forge), "silo4 has not signed its keys")
+    cast = silo_says(
+        protocols, "silo4", 0, lambda said: signed_keys(protocols, said[:2], by="silo1")
+    )
+    refused(cast, "silo4 has not signed its keys")
 
 
 def test_a_silo_that_nobody_knows(protocols):
     stranger = signed_keys(protocols, (new_key(), new_key()), by="silo1", of="silo9")
-
-    def invite(_, roster):
-        return without(roster, "silo4") | {"silo9": stranger}
-
-    cast = server_says(protocols, 1, invite)
+    cast = server_says(protocols, 1, lambda _, roster: first_of(roster, 4) | {"silo9": stranger})
     refused(cast, "a message of server is refused: an entry for an unknown name")
-
-
-def without(table, *gone):
-    return {name: value for name, value in table.items() if name not in gone}
 
 
 def first_of(table, count):
     return dict([*table.items()][:count])
-
-
-def unsigned_key(_, roster):
-    return roster | {"silo3": (roster["silo3"][0], new_key(), roster["silo3"][2])}
 
 
 def shares_of_one(name, said):
@@ -148,7 +134,11 @@ def swapped_letters(name, said):
 FITS = "MaskedInputCollection: silo0 refuses: shares do not come from those who have shared"
 SET = ["silo0", "silo1", "silo4"]
 BY_SERVER = {
-    "an unsigned key": (1, unsigned_key, "ShareKeys: silo0 refuses: silo3 has not signed its keys"),
+    "an unsigned key": (
+        1,
+        lambda _, roster: roster | {"silo3": (roster["silo3"][0], new_key(), roster["silo3"][2])},
+        "ShareKeys: silo0 refuses: silo3 has not signed its keys",
+    ),
     "too few candidates": (
         1,
         lambda _, roster: first_of(roster, 2),
@@ -199,29 +189,54 @@ def no_secret(revealed):
 
 BY_SILO = {
     "shares for some candidates only": (
+        SOME,
         ("silo2", 1, lambda said: (said[0], first_of(said[1], 2))),
         {},
         "a message of silo2 is refused: shares for some candidates only",
     ),
     "a wrong share of a mask key": (
+        SOME,
         ("silo0", 4, lambda revealed: revealed | {"silo4": flipped(revealed["silo4"])}),
         {"silo4": 2},
         "silo4's mask key: wrong is that of silo0, unless silo4 has dealt it so",
     ),
-    "shares of no secret": (("silo0", 4, no_secret), {}, "Unmasking: .* wrong is that of silo0"),
+    "shares of no secret": (
+        SOME,
+        ("silo0", 4, no_secret),
+        {},
+        "Unmasking: .* wrong is that of silo0",
+    ),
     "a missing share": (
+        SOME,
         ("silo0", 4, lambda _: {}),
         {},
         "a message of silo0 is refused: no entry for silo0, silo1",
     ),
-    "a forged signature": (("silo2", 3, lambda _: bytes(64)), {}, "silo2 signed another set"),
+    "a forged signature": (
+        SOME,
+        ("silo2", 3, lambda _: bytes(64)),
+        {},
+        "silo2 signed another set",
+    ),
+    "a wrong share among no more than are needed, which accuses nobody alone": (
+        ALL,
+        ("silo0", 4, lambda revealed: revealed | {"silo1": flipped(revealed["silo1"])}),
+        {"silo3": 4, "silo4": 4},
+        "silo1's own mask: one of silo1, silo0, silo2 has lied",
+    ),
+    "shares of another seed than the one committed to": (
+        ALL,
+        ("silo2", 1, lambda said: (digest("another seed"), said[1])),
+        {},
+        "Unmasking: the shares do not give silo2's own mask",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", BY_SILO)
-def test_what_a_silo_says_is_checked(protocols, case):
-    lie, gone, why = BY_SILO[case]
-    cast = silo_says(protocols, *lie)
+def test_what_a_silo_says_is_checked(case):
+    aggregation, lie, gone, why = BY_SILO[case]
+    cast = silo_says(ready(aggregation, 5), *lie)
     refused(cast | {name: leaving(cast[name], sends) for name, sends in gone.items()}, why)
 
 
@@ -265,40 +280,47 @@ def test_a_letter_with_other_names_inside_is_refused():
             replace(here, **{key: back}).unseal(there.seal(b"shares"))
 
 
-@pytest.mark.parametrize("serial", LATER)
-def test_own_keys_replaced_by_those_of_an_earlier_query(protocols, serial):
-    _, (_, first, *_) = seen_in(protocols, FIRST)
-    old = first["silo0"]["silo0"]
-    replaced = server_says(protocols, 1, lambda _, roster: roster | {"silo0": old}, serial)
-    refused(replaced, "own keys are missing or changed")
+REPLAYS = {
+    "own keys": (
+        1,
+        lambda _, roster, silo, server: roster | {"silo0": server[1]["silo0"]["silo0"]},
+        "own keys are missing or changed",
+    ),
+    "keys": (
+        1,
+        lambda _, roster, silo, server: roster | {"silo1": silo[0]},
+        "silo1 has not signed its keys",
+    ),
+    "shares": (
+        2,
+        lambda name, said, silo, server: (
+            (said[0], said[1] | {"silo1": silo[1][1][name]}) if name != "silo1" else said
+        ),
+        "Unmasking: .*shares from silo1 are not for it",
+    ),
+    "a signature": (
+        4,
+        lambda _, signatures, silo, server: signatures | {"silo1": silo[3]},
+        "Unmasking: .*silo1 signed another set",
+    ),
+    "a receipt": (
+        3,
+        lambda _, sets, silo, server: (*sets[:2], sets[2] | {"silo1": silo[2][1]}),
+        "silo0 refuses: no receipt shows that silo1 has masked for the same silos",
+    ),
+}
 
 
 @pytest.mark.parametrize("serial", LATER)
-def test_keys_replayed_from_an_earlier_query(protocols, serial):
-    (advert, *_), _ = seen_in(protocols, FIRST)
-    old = advert[SERVER]
-    replayed = server_says(protocols, 1, lambda _, roster: roster | {"silo1": old}, serial)
-    refused(replayed, "silo1 has not signed its keys")
-
-
-@pytest.mark.parametrize("serial", LATER)
-def test_shares_replayed_from_an_earlier_query(protocols, serial):
-    (_, sealed, *_), _ = seen_in(protocols, FIRST)
-    _, old = sealed[SERVER]
-
-    def replay(name, said):
-        return (said[0], said[1] | {"silo1": old[name]}) if name != "silo1" else said
-
-    refused(
-        server_says(protocols, 2, replay, serial), "Unmasking: .*shares from silo1 are not for it"
+@pytest.mark.parametrize("case", REPLAYS)
+def test_what_the_server_replays_from_an_earlier_query_is_refused(everybody, case, serial):
+    step, change, why = REPLAYS[case]
+    silo, server = seen_in(everybody, FIRST)
+    said = [sent[SERVER] for sent in silo]
+    cast = server_says(
+        everybody, step, lambda name, content: change(name, content, said, server), serial
     )
-
-
-@pytest.mark.parametrize("serial", LATER)
-def test_a_signature_of_an_earlier_query(protocols, serial):
-    old = seen_in(protocols, FIRST)[0][3][SERVER]
-    replayed = server_says(protocols, 4, lambda _, signatures: signatures | {"silo1": old}, serial)
-    refused(replayed, "Unmasking: .*silo1 signed another set")
+    refused(cast, why)
 
 
 @pytest.mark.parametrize(
@@ -345,13 +367,6 @@ def test_a_witness_asks_for_every_receipt(everybody, change):
     refused(cast, "silo0 refuses: no receipt shows that silo[01] has masked for the same silos")
 
 
-@pytest.mark.parametrize("serial", LATER)
-def test_a_receipt_of_an_earlier_query(everybody, serial):
-    _, old = seen_in(everybody, FIRST)[0][2][SERVER]
-    cast = server_says(everybody, 3, lambda _, sets: (*sets[:2], sets[2] | {"silo1": old}), serial)
-    refused(cast, "silo0 refuses: no receipt shows that silo1 has masked for the same silos")
-
-
 def test_a_wrong_receipt_costs_its_silo_its_place_and_not_the_query(protocols):
     def forge(delivery):
         return delivery[0], bytes(64)
@@ -375,20 +390,6 @@ def test_a_wrong_share_of_an_own_mask(everybody):
 
     cast = silo_says(everybody, "silo0", 4, change)
     refused(cast, "silo1's own mask: wrong is that of silo0, unless silo1 has dealt it so")
-
-
-def test_a_wrong_share_among_no_more_than_are_needed_accuses_nobody_alone(everybody):
-    def change(revealed):
-        return revealed | {"silo1": flipped(revealed["silo1"])}
-
-    cast = silo_says(everybody, "silo0", 4, change)
-    cast |= {name: leaving(cast[name], 4) for name in ("silo3", "silo4")}
-    refused(cast, "silo1's own mask: one of silo1, silo0, silo2 has lied")
-
-
-def test_shares_of_another_seed_than_the_one_committed_to(everybody):
-    cast = silo_says(everybody, "silo2", 1, lambda said: (digest("another seed"), said[1]))
-    refused(cast, "Unmasking: the shares do not give silo2's own mask")
 
 
 @pytest.mark.parametrize("serial", LATER)
@@ -436,51 +437,47 @@ def forged(sent):
     return {receiver: replace(message, content=None) for receiver, message in sent.items()}
 
 
+def found_on_its_way(protocols, name, phase, change, serial=FIRST):
+    """Whether what somebody on the way makes of a message is found."""
+    cast = parties(protocols, VECTORS, serial[0], place=serial[1])
+    cast[name] = on_its_way(cast[name], phase, change)
+    refused(cast, f"a message of {name} is refused: the signature is not its own")
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_silos_message_changed_on_its_way_is_found(protocols, phase):
-    cast = parties(protocols, VECTORS)
-    cast["silo1"] = on_its_way(cast["silo1"], phase, forged)
-    refused(cast, "a message of silo1 is refused: the signature is not its own")
+    found_on_its_way(protocols, "silo1", phase, forged)
 
 
 @pytest.mark.parametrize("phase", SAID_BY_SERVER)
 def test_the_servers_message_changed_on_its_way_is_found(protocols, phase):
-    cast = parties(protocols, VECTORS)
-    cast[SERVER] = on_its_way(cast[SERVER], phase, forged)
-    refused(cast, "a message of server is refused: the signature is not its own")
+    found_on_its_way(protocols, SERVER, phase, forged)
 
 
 @pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
 def test_a_signature_that_is_none(protocols, signature):
-    cast = parties(protocols, VECTORS)
-    cast["silo2"] = on_its_way(
-        cast["silo2"], PHASES[2], lambda sent: {SERVER: replace(sent[SERVER], signature=signature)}
+    found_on_its_way(
+        protocols,
+        "silo2",
+        PHASES[2],
+        lambda sent: {SERVER: replace(sent[SERVER], signature=signature)},
     )
-    refused(cast, "a message of silo2 is refused: the signature is not its own")
 
 
 def test_a_message_for_another_silo_is_found(protocols):
-    def swap(sent):
-        return sent | {"silo0": sent["silo1"], "silo1": sent["silo0"]}
-
-    cast = parties(protocols, VECTORS)
-    cast[SERVER] = on_its_way(cast[SERVER], PHASES[1], swap)
-    refused(cast, "a message of server is refused: the signature is not its own")
+    found_on_its_way(
+        protocols,
+        SERVER,
+        PHASES[1],
+        lambda sent: sent | {"silo0": sent["silo1"], "silo1": sent["silo0"]},
+    )
 
 
 def test_one_silo_cannot_speak_in_the_name_of_another(protocols):
     """silo1, or whoever has its key, signs what arrives as silo2's."""
-
-    def by_silo1(sent):
-        return {
-            SERVER: protocols.letter(
-                query_for(protocols.aggregation, 5), PHASES[0], "silo1", SERVER, None
-            )
-        }
-
-    cast = parties(protocols, VECTORS)
-    cast["silo2"] = on_its_way(cast["silo2"], PHASES[0], by_silo1)
-    refused(cast, "a message of silo2 is refused: the signature is not its own")
+    query = query_for(protocols.aggregation, 5)
+    by_silo1 = protocols.letter(query, PHASES[0], "silo1", SERVER, None)
+    found_on_its_way(protocols, "silo2", PHASES[0], lambda sent: {SERVER: by_silo1})
 
 
 @pytest.mark.parametrize("serial", LATER)
@@ -491,8 +488,6 @@ def test_a_message_replayed_from_an_earlier_query_counts_as_not_sent(everybody, 
     cast = parties(everybody, VECTORS, serial[0], place=serial[1])
     cast["silo1"] = on_its_way(cast["silo1"], PHASES[2], lambda _: kept[2])
     refused(cast, "MaskedInputCollection: 4 of at least 5 silos; no message from silo1")
-    cast = parties(everybody, VECTORS, serial[0] + 1)
-    old = kept[2][SERVER]
-    relabelled = replace(old, round=serial[0] + 1, place=0)
-    cast["silo1"] = on_its_way(cast["silo1"], PHASES[2], lambda _: {SERVER: relabelled})
-    refused(cast, "a message of silo1 is refused: the signature is not its own")
+    later = serial[0] + 1, 0
+    relabelled = replace(kept[2][SERVER], round=later[0], place=later[1])
+    found_on_its_way(everybody, "silo1", PHASES[2], lambda _: {SERVER: relabelled}, later)
