@@ -1,10 +1,6 @@
-import json
-import re
 from itertools import combinations
 
-import command
 import numpy as np
-import pandas as pd
 import pytest
 from parties_of_generators import Protocols, changed, noting, run
 from queries import query_for
@@ -215,59 +211,6 @@ def silent_update(_):
 def test_impossible_settings(settings):
     with pytest.raises(ConfigError, match=r"aggregation\."):
         Masked(**settings)
-
-
-def fedpriv(folder, *words):
-    words = [
-        *words,
-        "rounds=1",
-        "algo.local_epochs=1",
-        "allocator.n_users=8",
-        f"hydra.run.dir={folder}",
-    ]
-    return command.run(*words, cwd=folder.parent)
-
-
-def test_command_line_agrees_with_plain(tmp_path):
-    losses = []
-    for name in ("plain", "masked"):
-        done = fedpriv(tmp_path / name, f"aggregation={name}")
-        assert done.returncode == 0, done.stderr
-        assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
-        losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
-@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
-def test_a_range_that_messages_can_exceed_is_refused_before_data_are_read(aggregation, tmp_path):
-    """Otherwise whether a run fails, and who sees that, depends on the data."""
-    word, nowhere = f"aggregation={aggregation}", ("data=creditcard", "data.root=nowhere")
-    done = fedpriv(tmp_path / "out", word, *nowhere, "aggregation.range=0.001")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "aggregation.range=0.001" in done.stderr
-    assert "nowhere" in fedpriv(tmp_path / "out", word, *nowhere).stderr
-    refused = fedpriv(tmp_path / "out", word, "aggregation.range=0.001").stderr
-    least = float(re.search(r"at least (\S+), which messages can reach", refused)[1])
-    below = float(np.nextafter(least, 0))
-    assert (
-        f"at least {least!r},"
-        in fedpriv(tmp_path / "out", word, f"aggregation.range={below!r}").stderr
-    )
-    assert not (tmp_path / "out").exists()
-    assert fedpriv(tmp_path / "out", word, f"aggregation.range={least!r}").returncode == 0
-
-
-def test_command_line_tells_an_overflow_in_one_line_a_round(tmp_path):
-    """Nothing bounds the messages of federated averaging."""
-    done = fedpriv(tmp_path / "out", "algo=fedavg", "aggregation=masked", "aggregation.range=0.001")
-    assert done.returncode == 2
-    in_round, in_run = [
-        line for line in done.stderr.splitlines() if "aggregation.range=0.001" in line
-    ]
-    assert in_round.startswith("round 1 released nothing: ")
-    assert in_run.startswith("fedpriv: no round had a sum; round 1: ")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_set_up_without_the_others_keys_is_given_up():

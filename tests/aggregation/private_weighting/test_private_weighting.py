@@ -79,14 +79,6 @@ def test_the_papers_cap_of_2000_records_with_a_long_key(size):
     )
 
 
-def test_workers_change_nothing():
-    one, two = (
-        random_world(size=40, workers=w, streams=Streams(5)).ready().run().vector.tolist()
-        for w in (1, 2)
-    )
-    assert one == two
-
-
 def test_python_paillier_decrypts_the_same_total():
     world = random_world(size=30, streams=Streams(0)).ready()
     world.run()
@@ -150,10 +142,22 @@ def test_a_silo_without_users_and_one_silo_alone():
     )
 
 
-def test_a_seeded_run_repeats_to_the_bit_whatever_the_keys():
-    one, two = (random_world(streams=Streams(4)).ready().run().vector.tolist() for _ in range(2))
-    assert one == two
-    assert random_world().ready().run().vector.tolist() != one
+@pytest.mark.parametrize(
+    ("one", "other", "rate"),
+    [
+        ({}, {}, 1.0),
+        ({"size": 40, "workers": 1}, {"size": 40, "workers": 2}, 1.0),
+        ({"oblivious": True}, {"oblivious": True}, 0.5),
+    ],
+    ids=["whatever the keys", "whatever the workers", "with a hidden sample"],
+)
+def test_a_seeded_run_repeats_to_the_bit(one, other, rate):
+    first, second = (
+        random_world(streams=Streams(4), **own).ready().run(rate=rate).vector.tolist()
+        for own in (one, other)
+    )
+    assert first == second
+    assert random_world(**one).ready().run(rate=rate).vector.tolist() != first
 
 
 def test_cut_counts_make_the_weights():
@@ -299,95 +303,99 @@ def test_a_round_without_some_silo_is_refused():
         run(world.protocols.query(query, updates))
 
 
-def test_an_altered_message_is_found():
-    def other_bytes(sent):
-        return {SERVER: bytes([sent[SERVER][0] ^ 1]) + sent[SERVER][1:]}
+def flipped(raw):
+    return bytes([raw[0] ^ 1]) + raw[1:]
 
-    def too_short(sent):
-        return {SERVER: sent[SERVER][:-1]}
 
-    def too_large(sent):
-        return {SERVER: b"\xff" * len(sent[SERVER])}
+def too_short(sent):
+    return {SERVER: sent[SERVER][:-1]}
 
-    wrongs = (
-        (other_bytes, SlotOverflowError, "slot"),
+
+def too_large(sent):
+    return {SERVER: b"\xff" * len(sent[SERVER])}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "why"),
+    [
+        (lambda sent: {SERVER: flipped(sent[SERVER])}, SlotOverflowError, "slot"),
         (
             too_short,
             AggregationAbortedError,
             r"a message of silo1 is refused: \d+ bytes instead of",
         ),
         (too_large, AggregationAbortedError, "a message of silo1 is refused: "),
-    )
-    for change, error, why in wrongs:
-        world = random_world(size=3).ready()
-        parties = world.parties()
-        world.protocols.says(parties, "silo1", MESSAGE, change)
-        with pytest.raises(error, match=why):
-            run(parties)
+    ],
+    ids=["other bytes", "too short", "too large"],
+)
+def test_an_altered_message_is_found(change, error, why):
+    world = random_world(size=3).ready()
+    parties = world.parties()
+    world.protocols.says(parties, "silo1", MESSAGE, change)
+    with pytest.raises(error, match=why):
+        run(parties)
 
 
-def test_an_altered_set_up_ends_it():
-    def flipped(sent):
-        return {SERVER: {peer: bytes([raw[0] ^ 1]) + raw[1:] for peer, raw in sent[SERVER].items()}}
-
-    def too_large(sent):
-        return {SERVER: b"\xff" * len(sent[SERVER])}
-
-    def too_short(sent):
-        return {SERVER: sent[SERVER][:-1]}
-
-    for name, phase, change in (
-        ("silo0", SEED, flipped),
-        ("silo2", COUNTS, too_large),
-        ("silo0", COUNTS, too_short),
-    ):
-        world = random_world()
-        setup = world.setup()
-        setup[name] = changed(setup[name], phase, change, name=name)
-        with pytest.raises(AggregationAbortedError, match=f"a message of {name} is refused"):
-            run(setup)
+def own_key(sent):
+    *parts, keys = sent["silo1"]
+    return sent | {"silo1": (*parts, keys | {"silo1": (bytes(31) + b"\x01", keys["silo1"][1])})}
 
 
-def test_a_server_that_changes_keys_or_seeds_ends_the_set_up():
-    def own_key(sent):
-        *parts, keys = sent["silo1"]
-        forged = bytes(31) + b"\x01", keys["silo1"][1]
-        return sent | {"silo1": (*parts, keys | {"silo1": forged})}
-
-    def short_modulus(sent):
-        return {name: (raw[:-8] + bytes(8), *others) for name, (raw, *others) in sent.items()}
-
-    def even_modulus(sent):
-        n = int.from_bytes(sent["silo1"][0], "little")
-        n += 1 if n % 3 == 1 else 3  # neither is divided by three
-        raw = n.to_bytes(len(sent["silo1"][0]), "little")
-        return {name: (raw, *others) for name, (_, *others) in sent.items()}
-
-    def swapped_seeds(sent):
-        return sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]}
-
-    for phase, change, why in (
-        (KEYS, own_key, "server is refused: silo1 has not signed the key that it passes on"),
-        (KEYS, short_modulus, r"server is refused: a modulus of \d+ bits, not an odd one of 512"),
-        (KEYS, even_modulus, r"server is refused: a modulus of 512 bits, not an odd one"),
-        (SEED, swapped_seeds, "silo0 is refused"),
-    ):
-        setup = random_world().setup()
-        setup[SERVER] = changed(setup[SERVER], phase, change, name=SERVER)
-        with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
-            run(setup)
+def even_modulus(sent):
+    n = int.from_bytes(sent["silo1"][0], "little")
+    n += 1 if n % 3 == 1 else 3  # neither is divided by three
+    raw = n.to_bytes(len(sent["silo1"][0]), "little")
+    return {name: (raw, *others) for name, (_, *others) in sent.items()}
 
 
-def test_a_public_key_that_everybody_agrees_with_ends_the_set_up():
-    world = random_world()
-    setup = world.setup()
+ALTERED = {
+    "a seed": (
+        "silo0",
+        SEED,
+        lambda sent: {SERVER: {peer: flipped(raw) for peer, raw in sent[SERVER].items()}},
+        "silo0 is refused",
+    ),
+    "too large counts": ("silo2", COUNTS, too_large, "silo2 is refused"),
+    "too short counts": ("silo0", COUNTS, too_short, "silo0 is refused"),
+    "a public key that everybody agrees with": (
+        "silo1",
+        KEY,
+        lambda _: {SERVER: (bytes(32), SIGNERS["silo1"].sign((KEY, "silo1", bytes(32))))},
+        "silo1 is refused: a public key of low order",
+    ),
+    "a silo's key, by the server": (
+        SERVER,
+        KEYS,
+        own_key,
+        "server is refused: silo1 has not signed the key that it passes on",
+    ),
+    "a short modulus": (
+        SERVER,
+        KEYS,
+        lambda sent: {name: (raw[:-8] + bytes(8), *more) for name, (raw, *more) in sent.items()},
+        r"server is refused: a modulus of \d+ bits, not an odd one of 512",
+    ),
+    "an even modulus": (
+        SERVER,
+        KEYS,
+        even_modulus,
+        r"server is refused: a modulus of 512 bits, not an odd one",
+    ),
+    "swapped seeds": (
+        SERVER,
+        SEED,
+        lambda sent: sent | {"silo1": sent["silo2"], "silo2": sent["silo1"]},
+        "silo0 is refused",
+    ),
+}
 
-    def low(sent):
-        return {SERVER: (bytes(32), SIGNERS["silo1"].sign((KEY, "silo1", bytes(32))))}
 
-    setup["silo1"] = changed(setup["silo1"], KEY, low, name="silo1")
-    why = "a message of silo1 is refused: a public key of low order"
-    with pytest.raises(AggregationAbortedError, match=why):
+@pytest.mark.parametrize("what", ALTERED)
+def test_an_altered_set_up_ends_it(what):
+    name, phase, change, why = ALTERED[what]
+    setup = random_world().setup()
+    setup[name] = changed(setup[name], phase, change, name=name)
+    with pytest.raises(AggregationAbortedError, match=f"a message of {why}"):
         run(setup)
 
 

@@ -80,16 +80,12 @@ def readable(variant):
 
 
 def test_without_fresh_residues_noise_and_masks_do_not_touch_ciphertexts_modulo_n(monkeypatch):
-    fix_broadcast(monkeypatch)
-    assert all(readable("paper"))
-    assert not any(readable("sound"))
-
-
-def fix_broadcast(monkeypatch):
-    """The same residue in every encryption of the server: a server may well choose so."""
+    # The same residue in every encryption of the server: a server may well choose so.
     monkeypatch.setattr(
         DecryptionKey, "residue", lambda self: pow(7, self.p * self.q, (self.p * self.q) ** 2)
     )
+    assert all(readable("paper"))
+    assert not any(readable("sound"))
 
 
 @pytest.mark.parametrize(("variant", "visible"), [("paper", True), ("sound", False)])

@@ -6,13 +6,10 @@ from phe import PaillierPrivateKey, PaillierPublicKey
 
 from fedpriv.aggregation.private_weighting import packed_tables
 from fedpriv.aggregation.private_weighting.weighted_product import (
-    add_and_rerandomise,
-    multiply,
     raise_to_factors,
     weighted_product,
 )
 from fedpriv.crypto.paillier.keys import generate_key
-from fedpriv.crypto.paillier.residues import PublishedResidues
 from fedpriv.encoding.slot_layout import SlotLayout
 
 KEY = generate_key(512)
@@ -117,30 +114,3 @@ def test_the_best_plan_is_the_cheapest_that_fits_memory():
     assert (
         packed_tables.best_plan(shape, 100, 4000, memory=0).table_entries == 200
     )  # none, and each of 100 alone
-
-
-def test_a_round_of_two_silos_gives_the_exact_total():
-    # Counts n_su of four users in two silos, blinds as the protocol makes them.
-    shape = layout(4)
-    counts = np.array([[3, 1, 0, 7], [2, 5, 4, 13]])
-    blinds = [pow(7, u + 1, PUBLIC.n) for u in range(4)]
-    inverses = [pow(b * int(total), -1, PUBLIC.n) for b, total in zip(blinds, counts.sum(axis=0))]
-    broadcast = [KEY.encrypt(i) for i in inverses]
-    rng, dimension = np.random.default_rng(0), shape.slots + 2
-    messages, exact = [], [0] * dimension
-    for silo in range(2):
-        owned = [u for u in range(4) if counts[silo, u]]
-        coefficients = shape.truncate(rng.uniform(-1, 1, (len(owned), dimension)))
-        noise = shape.dithered(rng.integers(-1000, 1000, dimension))
-        factors = [blinds[u] * int(counts[silo, u]) * shape.lcm for u in owned]
-        powers = raise_to_factors(PUBLIC, [broadcast[u] for u in owned], factors)
-        products = weighted_product(PUBLIC, powers, coefficients, layout=shape)
-        fresh = PublishedResidues(PUBLIC).draw(len(products))
-        messages.append(
-            add_and_rerandomise(PUBLIC, products, plaintexts=shape.pack(noise), residues=fresh)
-        )
-        weights = [shape.lcm * int(counts[silo, u]) // int(counts[:, u].sum()) for u in owned]
-        sums = plain_totals(weights, coefficients)
-        exact = [e + s + z for e, s, z in zip(exact, sums, noise)]
-    totals = [KEY.decrypt(c) for c in multiply(PUBLIC, messages)]
-    assert shape.unpack(totals, PUBLIC.n, dimension) == exact

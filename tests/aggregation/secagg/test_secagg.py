@@ -1,8 +1,4 @@
-import json
-
-import command
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +7,6 @@ from queries import query_for
 from scipy.stats import chisquare
 from secure_sums import PHASES, leaving, names, parties, ready, total_of
 
-from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.messages import pair_seed, points, session_of, sharing_digest
@@ -99,18 +94,6 @@ def test_any_dropouts_give_the_exact_sum_over_the_set_or_no_sum(schedule):
 @given(schedules())
 def test_ten_thousand_dropout_schedules(schedule):
     check_schedule(schedule)
-
-
-@pytest.mark.parametrize("sends", range(5))
-def test_one_dropout_in_each_phase(sends):
-    aggregation = SecAgg(threshold=3, cohort=4)
-    vectors = np.arange(10.0).reshape(5, 2)
-    cast = parties(ready(aggregation, 5), vectors)
-    cast["silo2"] = leaving(cast["silo2"], sends)
-    total = total_of(cast)
-    np.testing.assert_array_equal(total.vector, sum(vectors[int(name[-1])] for name in total.silos))
-    assert len(total.silos) == 4
-    assert sends > 2 or "silo2" not in total.silos
 
 
 def transcript(vectors, aggregation, gone):
@@ -220,53 +203,3 @@ def test_each_party_remembers_its_own_key_alone():
 def test_impossible_terms_end_before_data_are_loaded(settings, key):
     with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
         query_for(SecAgg(**settings), 5)
-
-
-def fedpriv(folder, *words):
-    words = [
-        *words,
-        "rounds=1",
-        "algo.local_epochs=1",
-        "allocator.n_users=8",
-        f"hydra.run.dir={folder}",
-    ]
-    return command.run(*words, cwd=folder.parent)
-
-
-def test_command_line_gives_what_plain_gives(tmp_path):
-    losses = []
-    for name in ("plain", "secagg"):
-        done = fedpriv(tmp_path / name, f"aggregation={name}")
-        assert done.returncode == 0, done.stderr
-        assert json.loads((tmp_path / name / "status.json").read_text())["state"] == "done"
-        losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].to_numpy())
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-
-
-def test_command_line_refuses_impossible_terms_before_it_looks_for_data(tmp_path):
-    done = fedpriv(
-        tmp_path / "out", "aggregation=secagg", "aggregation.candidates=9", "data=creditcard"
-    )
-    assert done.returncode == 2
-    assert done.stderr == "fedpriv: aggregation.candidates=9: at most the 5 silos\n"
-
-
-def test_command_line_repeats_a_run_over_part_of_the_silos(tmp_path):
-    words = [
-        "aggregation=secagg",
-        "aggregation.cohort=2",
-        "aggregation.threshold=2",
-        "aggregation.candidates=2",
-    ]
-    models = []
-    for name in ("one", "two"):
-        done = fedpriv(tmp_path / name, *words)
-        assert done.returncode == 0, done.stderr
-        models.append((tmp_path / name / "model.safetensors").read_bytes())
-    assert models[0] == models[1]
-    epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv").set_index(["observer", "method"])[
-        "certified"
-    ]
-    assert epsilon["released model", "pld"] == pytest.approx(0.72552, 1e-4)
-    # One of the two shares that make up the noise is known to a silo.
-    assert epsilon["silo", "pld"] == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, 1e-5), 1e-4)
