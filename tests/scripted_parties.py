@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from inspect import isgenerator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,8 @@ class Player(Participant):
 
     def take_part(self, task):
         script, *words = pickle.loads(task)
-        return script(self, *words)
+        played = script(self, *words)
+        return played if isgenerator(played) else ended(played)
 
     def checkpoint(self):
         return {name: value for name, value in self.notes.items() if isinstance(value, np.ndarray)}
@@ -60,9 +62,13 @@ def run(session, tasks, traffic=None):
     return session.run(told, traffic)
 
 
+def ended(learned):
+    return learned
+    yield
+
+
 def pid(player):
     return os.getpid()
-    yield
 
 
 def multiplies(player, value):
@@ -145,8 +151,7 @@ def hears(player, steps=1):
 
 def garbles(player, reply):
     """From now on its process answers every request with these bytes."""
-    own = globals_of_its_process()
-    own["encode"] = own["bundled"] = lambda _: reply
+    globals_of_its_process().update(encode=lambda _: reply, bundled=lambda _: reply)
     yield {"server": "first"}
 
 
@@ -178,7 +183,6 @@ def awaits_a_word(player, sender):
 
 def leaves(player, word=None):
     return word
-    yield
 
 
 def keeps_on(player, to, times):
@@ -228,7 +232,6 @@ def refuses_the_task(player):
 
 def returns_a_lock(player):
     return threading.Lock()
-    yield
 
 
 def echoes(player, to, value):
@@ -260,17 +263,14 @@ def means(player, times):
 def remembers(player, name, value):
     player.notes[name] = value
     return sorted(player.notes)
-    yield
 
 
 def tells_notes(player):
     return dict(player.notes)
-    yield
 
 
 def tells_belongings(player):
     return player.belongings
-    yield
 
 
 # -- dropping out ----------------------------------------------------------------------------------
@@ -318,36 +318,30 @@ def describes_its_process(player):
         "folder": os.getcwd(),
         "torch": "torch" in sys.modules,
     }
-    yield
 
 
 def computes_on(player):
     import torch
 
     return torch.get_num_threads()
-    yield
 
 
 def imports(player, module):
     return __import__(module).ANSWER
-    yield
 
 
 def sees_gpus(player):
     return os.environ.get("CUDA_VISIBLE_DEVICES")
-    yield
 
 
 def runs_on(player):
     import ray
 
     return ray.get_runtime_context().get_node_id()
-    yield
 
 
 def starts_a_child(player):
     return subprocess.Popen(["sleep", "300"]).pid
-    yield
 
 
 def sleeps_on(player):
@@ -363,12 +357,10 @@ def hides(player, size=32):
     secret."""
     player.notes["secret"] = os.urandom(size)
     return masked(player.notes["secret"])
-    yield
 
 
 def hides_belongings(player):
     return masked(player.belongings[-32:])
-    yield
 
 
 def says_belongings(player, to):
@@ -381,12 +373,7 @@ def masked(secret):
     return bytes(a ^ b for a, b in zip(secret, mask)), mask
 
 
-def finds(player, needles):
-    return occurrences(needles)
-    yield
-
-
-def occurrences(needles):
+def occurrences(player, needles):
     """How often this process's memory holds each needle ^ mask, of which never more than four bytes
     are put together here. needles: pairs of needle and mask."""
     found = [0] * len(needles)
@@ -394,14 +381,15 @@ def occurrences(needles):
         for line in maps.readlines():
             low, high, rights = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
             if rights[0] == "r" and "[v" not in line:  # vvar, vsyscall
-                for content in _contents(memory, int(low, 16), int(high, 16)):
+                for content in parts_of(memory, int(low, 16), int(high, 16)):
                     found = [
-                        total + _count(content, *needle) for total, needle in zip(found, needles)
+                        total + count_masked(content, *needle)
+                        for total, needle in zip(found, needles)
                     ]
     return found
 
 
-def _contents(memory, low, high, step=2**18, overlap=31):
+def parts_of(memory, low, high, step=2**18, overlap=31):
     """What is not empty, such as most of each stack, in overlapping parts."""
     empty = bytes(step + overlap)
     for at in range(low, high, step):
@@ -414,7 +402,7 @@ def _contents(memory, low, high, step=2**18, overlap=31):
             yield content
 
 
-def _count(content, needle, mask):
+def count_masked(content, needle, mask):
     start = bytes(a ^ b for a, b in zip(needle[:4], mask))
     found, place = 0, content.find(start)
     while place >= 0:

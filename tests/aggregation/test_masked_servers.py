@@ -101,16 +101,13 @@ class Coalition:
         down = tuple((name, vector.shape) for name, vector in MODELS[0].vectors.items())
         session = bytes([len(self.seeds)]) * 16
         query = replace(query, exchange=replace(query.exchange, session=session, down=down))
-        post = query.post(SERVER, self._signer())
+        signer = self.protocols.identities[SERVER].signer(b"settings", session)
+        post = query.post(SERVER, signer)
         two = self.chance.random() < 0.3
         for name in self.honest:
             if name not in self.ready or self.chance.random() < 0.05:
                 continue
             self._ask(name, query, post, MODELS[two and self.chance.random() < 0.5])
-
-    def _signer(self):
-        session = bytes([len(self.seeds)]) * 16
-        return self.protocols.identities[SERVER].signer(b"settings", session)
 
     def _ask(self, name, query, post, model):
         vector = np.array([self.chance.randint(-99, 99) for _ in range(SIZE)], dtype=float)
@@ -127,7 +124,7 @@ class Coalition:
         self.inputs.append(query.encoding.encode(vector, name))
 
     def learned(self):
-        """Combinations of inputs that the coalition can compute, by place in `told`."""
+        """Factors of inputs, by place in `told`, in combinations that the coalition can compute."""
         rows = []
         for place, (name, set_up, serial, model) in enumerate(self.told):
             seeds = self.seeds[set_up][name]
@@ -143,7 +140,13 @@ class Coalition:
             add_masks(plain, smaller, larger, purpose=purpose)
             assert (plain == self.inputs[place]).all()  # nothing else hides the input
             rows.append(masks)
-        return [row for part in _connected(rows) for row in _combinations(rows, part)]
+        masks = sorted(set().union(*rows))
+        table = [
+            [row.get(mask, 0) for mask in masks]
+            + [int(place == other) for other in range(len(rows))]
+            for place, row in enumerate(rows)
+        ]
+        return [row for row in eliminated(table, len(masks), 2**64) if any(row)]
 
     def allowed(self):
         """Sums that may be learned: of all honest silos, with one set-up, query and model."""
@@ -151,27 +154,6 @@ class Coalition:
         for place, (name, *about) in enumerate(self.told):
             groups.setdefault(tuple(about), {})[name] = place
         return [set(g.values()) for g in groups.values() if set(g) == set(self.honest)]
-
-
-def _connected(rows):
-    """Places of messages with masks in common; no combination reaches further."""
-    parts = []
-    for place, row in enumerate(rows):
-        near = [part for part in parts if any(set(row) & set(rows[other]) for other in part)]
-        parts = [part for part in parts if part not in near]
-        parts.append(sorted({place}.union(*near)))
-    return parts
-
-
-def _combinations(rows, part):
-    """Factors by place of all combinations of some messages in which every mask cancels."""
-    masks = sorted(set().union(*(rows[place] for place in part)))
-    table = [
-        [rows[place].get(mask, 0) for mask in masks] + [int(place == other) for other in part]
-        for place in part
-    ]
-    found = (dict(zip(part, row)) for row in eliminated(table, len(masks), 2**64))
-    return [row for row in found if any(row.values())]
 
 
 def check(seed):
@@ -185,10 +167,10 @@ def check(seed):
             coalition.ask(chance.randint(1, 3))
     learned, allowed = coalition.learned(), coalition.allowed()
     for row in learned:
-        inside = {place for place, factor in row.items() if factor}
+        inside = {place for place, factor in enumerate(row) if factor}
         for part in allowed:
             if inside & part:
-                assert len({row.get(place, 0) for place in part}) == 1
+                assert len({row[place] for place in part}) == 1
                 inside -= part
         assert not inside
     assert len(learned) == len(allowed)

@@ -55,6 +55,7 @@ REFUSED = [
     (Admm, OWN | {"rho": 0.0}, "rho"),
     (Admm, OWN | {"rho": math.inf}, "rho"),
     (Admm, OWN | {"decay": 0.0}, "decay"),
+    (Admm, OWN | {"decay": -0.5}, "decay"),
     (Admm, OWN | {"decay": math.inf}, "decay"),
     (Admm, OWN | {"period": 0}, "period"),
     (Admm, LAST | {"decay": LEAST_PENALTY}, "decay"),

@@ -51,8 +51,9 @@ def blocks(own):
         yield Contributions(units, torch.from_numpy(own[units]))
 
 
-def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None):
-    """The total of one exchange; `sent`: filled with what each party says."""
+def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None, lie=None):
+    """The total of one exchange. sent: filled with what each party says. lie: a party, a phase, and
+    how it changes what it says in it."""
     streams = streams or Streams(number)
     protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
     run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
@@ -64,6 +65,8 @@ def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None):
     }
     query = query_for(Shuffle(), SILOS, number, **numbers)
     parties = protocols.query(query, updates(contributions, mechanism, streams, number))
+    if lie is not None:
+        protocols.says(parties, *lie)
     if sent is not None:
         parties = {
             name: noting(party, sent.setdefault(name, [])) for name, party in parties.items()
@@ -87,11 +90,6 @@ def test_the_sum_is_right_on_average_and_varies_as_the_formula_says(system):
     assert np.abs(errors.mean(0) / np.sqrt(expected / runs)).max() < 5
 
 
-def content(said):
-    """What is said, without its stamp if it has one."""
-    return getattr(said, "content", said)
-
-
 def test_silos_tell_the_shuffler_counts_and_the_shuffler_tells_the_server_their_sum():
     sent, mechanism = {}, Binomial(1.0, 1.0, levels=64)
     total = exchanged(vectors(3), mechanism, sent=sent)
@@ -99,25 +97,16 @@ def test_silos_tell_the_shuffler_counts_and_the_shuffler_tells_the_server_their_
     assert all(list(mail) == [SHUFFLER] for said in from_silos for mail in said)
     (shuffled,) = sent[SHUFFLER]
     assert list(shuffled) == ["server"]
-    counts, shuffled = (
-        [content(said[0][SHUFFLER]) for said in from_silos],
-        content(shuffled["server"]),
-    )
+    counts, shuffled = [said[0][SHUFFLER] for said in from_silos], shuffled["server"]
     np.testing.assert_array_equal(np.sum(counts, axis=0), shuffled)
     most = mechanism.count_encoding(SILOS).most(UNITS)
     assert all(c.dtype == np.int64 and c.min() >= 0 and c.max() <= most for c in counts)
     assert total.silos == tuple(f"silo{s}" for s in range(SILOS))
 
 
-def cheating(name, phase, change):
+def cheating(*lie):
     """The exchange of a query in which a party says something else."""
-    mechanism, streams = Binomial(1.0, 1.0, levels=64), Streams(1)
-    protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
-    run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
-    query = query_for(Shuffle(), SILOS, streams=streams, users=UNITS, size=3, mechanism=mechanism)
-    parties = protocols.query(query, updates(vectors(3), mechanism, streams, 1))
-    protocols.says(parties, name, phase, change)
-    return run(parties)["server"]
+    return exchanged(vectors(3), Binomial(1.0, 1.0, levels=64), lie=lie)
 
 
 def test_a_shuffler_can_tell_any_sum():

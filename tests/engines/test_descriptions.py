@@ -1,13 +1,14 @@
 """Descriptions of parties travel as data: they come back unchanged, and reading them runs no code
 but that of dataclasses."""
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from equal_values import same
 from scripted_parties import Role
 
 from fedpriv.engines.descriptions import describe, restore
@@ -31,24 +32,6 @@ class Held:
 
 def through(spec):
     return restore(decode(encode(describe(spec, "silo0"))))
-
-
-def same(one, other):
-    """Whether two values are equal in types and fields, tensors and arrays included."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if is_dataclass(one):
-        names = [f.name for f in fields(one) if f.init]
-        return all(same(getattr(one, name), getattr(other, name)) for name in names)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    return one == other or (one != one and other != other)
 
 
 class Opened(Exception):

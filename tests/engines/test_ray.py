@@ -71,15 +71,16 @@ def test_parties_import_what_the_coordinator_can(session, tmp_path, monkeypatch)
     assert play.run(session, {"c": (play.imports, "module_of_a_user")}) == {"c": 42}
 
 
-def test_a_killed_party_is_silent_and_the_others_go_on(session):
+@pytest.mark.parametrize(
+    ("how", "why"), [("dies", r"its process died \(SYSTEM_ERROR\)"), ("exits", "its process died")]
+)
+def test_a_party_without_a_process_is_silent_and_the_others_go_on(session, how, why):
     tasks = {
-        "a": (play.speaks_twice, "dies"),
+        "a": (play.speaks_twice, how),
         "b": (play.speaks_twice,),
         "server": (play.listens_twice,),
     }
-    with pytest.warns(
-        RuntimeWarning, match=r"^a is silent from now on: its process died \(SYSTEM_ERROR\)"
-    ):
+    with pytest.warns(RuntimeWarning, match=f"^a is silent from now on: {why}"):
         learned = play.run(session, tasks)
     assert learned == {"b": None, "server": (["a", "b"], ["b"])}
     assert session.lost == {"a"}
@@ -98,17 +99,6 @@ def test_a_killed_server_ends_the_exchange(session):
             session, {"a": (play.speaks_twice,), "server": (play.speaks_twice, "dies")}
         ) == {"a": None}
     session.reopen({"server": {}})
-
-
-def test_a_party_that_leaves_its_process_is_silent(session):
-    tasks = {
-        "a": (play.speaks_twice, "exits"),
-        "b": (play.speaks_twice,),
-        "server": (play.listens_twice,),
-    }
-    with pytest.warns(RuntimeWarning, match="a is silent from now on: its process died"):
-        assert play.run(session, tasks)["server"] == (["a", "b"], ["b"])
-    session.reopen({"a": {}})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +162,7 @@ def test_secrets_and_records_are_in_no_other_process(session):
     play.run(
         session, {name: (play.says_belongings, "server" if name == "a" else name) for name in NAMES}
     )
-    found = play.run(session, everybody(play.finds, needles))
+    found = play.run(session, everybody(play.occurrences, needles))
     held = {
         name: [owner for owner, count in zip(2 * NAMES, counts) if count]
         for name, counts in found.items()
@@ -183,7 +173,7 @@ def test_secrets_and_records_are_in_no_other_process(session):
         "c": ["c", "c"],
         "server": ["server", "a", "server"],
     }
-    assert play.occurrences(needles[: len(NAMES)]) == [0] * len(
+    assert play.occurrences(None, needles[: len(NAMES)]) == [0] * len(
         NAMES
     )  # the coordinator has no secret
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from equal_values import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -41,32 +42,12 @@ trees = st.recursive(
 many = settings(max_examples=120, deadline=None, derandomize=True)
 
 
-def same(one, two):
-    """Equal in value and in type, bit for bit."""
-    assert type(one) is type(two)
-    if isinstance(one, np.ndarray | np.generic):
-        assert one.dtype == two.dtype
-        assert one.shape == two.shape
-        assert one.tobytes() == two.tobytes()
-    elif isinstance(one, tuple | list):
-        assert len(one) == len(two)
-        for a, b in zip(one, two):
-            same(a, b)
-    elif isinstance(one, dict):
-        assert list(one) == list(two)
-        for key, other in zip(one, two):
-            same(key, other)
-            same(one[key], two[key])
-    else:
-        assert one == two or (one != one and two != two)
-
-
 @many
 @given(trees)
 def test_round_trip(message):
     data = encode(message)
     assert len(data) == size_of(message)
-    same(decode(data), message)
+    assert same(decode(data), message)
     assert encode(decode(data)) == data
 
 
@@ -260,7 +241,7 @@ def test_what_leads_back_to_itself_has_no_end():
     "shape", [(1,) * DEPTH, (0, messages.LIMIT), (messages.LIMIT, 0), (2, 0, messages.LIMIT // 2)]
 )
 def test_shapes_at_their_limits(shape):
-    same(decode(encode(np.zeros(shape, np.uint8))), np.zeros(shape, np.uint8))
+    assert same(decode(encode(np.zeros(shape, np.uint8))), np.zeros(shape, np.uint8))
 
 
 @pytest.mark.parametrize(

@@ -206,22 +206,21 @@ def test_knowledge_agrees_with_rational_elimination(rows):
         unit = [Fraction(int(k == other)) for other in range(5)]
         fractions = [[Fraction(value) for value in row] for row in rows]
         assert known.determines(("vector", 0, str(k))) == (
-            _rank([*fractions, unit]) == _rank(fractions)
+            rank([*fractions, unit]) == rank(fractions)
         )
 
 
-def _rank(rows):
-    rows, rank = [list(row) for row in rows], 0
+def rank(rows):
+    left, found = list(rows), 0
     for column in range(5):
-        pivot = next((r for r in range(rank, len(rows)) if rows[r][column]), None)
-        if pivot is None:
-            continue
-        rows[rank], rows[pivot] = rows[pivot], rows[rank]
-        for r in range(rank + 1, len(rows)):
-            factor = rows[r][column] / rows[rank][column]
-            rows[r] = [x - factor * y for x, y in zip(rows[r], rows[rank])]
-        rank += 1
-    return rank
+        pivots = [row for row in left if row[column]]
+        if pivots:
+            pivot, found = pivots[0], found + 1
+            left.remove(pivot)
+            left = [
+                [x - row[column] / pivot[column] * y for x, y in zip(row, pivot)] for row in left
+            ]
+    return found
 
 
 def test_residues():
