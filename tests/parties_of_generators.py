@@ -140,26 +140,31 @@ def changed(party, phase, change, *, name, signer=None):
 def on_its_way(party, phase, change):
     """`change` edits what the party has sent in a phase, stamps and signatures and all, as somebody
     on the way would: a dictionary by receiver."""
-    mail = None
-    while True:
-        try:
-            sent = party.send(mail)
-        except StopIteration as end:
-            return end.value
-        mail = (
-            yield change(sent) if {message.phase for message in sent.values()} == {phase} else sent
-        )
+
+    def edited(sent):
+        return change(sent) if {message.phase for message in sent.values()} == {phase} else sent
+
+    return overheard(party, sends=edited)
 
 
 def noting(party, seen, note=contents):
     """Appends everything the party sends to `seen`: dictionaries of contents by receiver, without
     the steps in which it waits. note: what is kept of each."""
+
+    def kept(sent):
+        if sent:
+            seen.append(note(sent))
+        return sent
+
+    return overheard(party, sends=kept)
+
+
+def overheard(party, *, sends=lambda sent: sent, hears=lambda mail: mail):
+    """The party, with what it sends and hears changed on the way."""
     mail = None
     while True:
         try:
             sent = party.send(mail)
         except StopIteration as end:
             return end.value
-        if sent:
-            seen.append(note(sent))
-        mail = yield sent
+        mail = hears((yield sends(sent)))

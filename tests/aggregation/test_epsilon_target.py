@@ -80,10 +80,11 @@ def draw(rng: random.Random) -> str:
     words = [
         f"rounds={rng.choice((1, 2, 5, 9))}",
         f"accountant={rng.choice(('rdp', 'pld', 'rdp_pld'))}",
+        f"accountant.delta={rng.choice((1e-4, 1e-5, 1e-6))}",
+        f"seed={rng.randrange(9)}",
+        f"accountant.target={10 ** rng.uniform(-0.7, 1.2):.4g}",
+        f"randomness={rng.choice(('simulation', 'system'))}",
     ]
-    words += [f"accountant.delta={rng.choice((1e-4, 1e-5, 1e-6))}", f"seed={rng.randrange(9)}"]
-    words.append(f"accountant.target={10 ** rng.uniform(-0.7, 1.2):.4g}")
-    words.append(f"randomness={rng.choice(('simulation', 'system'))}")
     if family in ("uldp_avg", "uldp_sgd", "uldp_naive"):
         words += [f"algo={family}", rng.choice(AGGREGATIONS)]
         if family != "uldp_naive" and rng.random() < 0.5:

@@ -15,7 +15,7 @@ from fedpriv.aggregation.weighted import KEY, KEYS
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
-from fedpriv.errors import AggregationAbortedError, ConfigError, MisfitError
+from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.rounds.local_job import LocalJob
 
 INDICES = (0, 1, 10, 2)
@@ -205,12 +205,6 @@ def test_in_the_clear_each_message_has_its_own_range():
 
 def silent_update(_):
     return LocalJob(iter(()), np.zeros(1))
-
-
-@pytest.mark.parametrize("settings", [{"bits": 63}, {"range": 0.0}, {"range": -1.0}])
-def test_impossible_settings(settings):
-    with pytest.raises(ConfigError, match=r"aggregation\."):
-        Masked(**settings)
 
 
 def test_a_set_up_without_the_others_keys_is_given_up():

@@ -7,6 +7,7 @@ import pytest
 
 from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.admm.settings import LEAST_PENALTY
+from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
@@ -64,6 +65,13 @@ REFUSED = [
     (PrivateWeighting, {"n_max": 0}, "n_max"),
     (PrivateWeighting, {"workers": 0}, "workers"),
     (PrivateWeighting, {"variant": "fast"}, "variant"),
+    (Masked, {"bits": 63}, "bits"),
+    (Masked, {"range": 0.0}, "range"),
+    (Masked, {"range": -1.0}, "range"),
+    (SecAgg, {"bits": 8}, "bits"),
+    (SecAgg, {"bits": "32"}, "bits"),
+    (SecAgg, {"bits": "some"}, "bits"),
+    (SecAgg, {"bits": None}, "bits"),
     (SecAgg, {"threshold": 0}, "threshold"),
     (SecAgg, {"cohort": 0}, "cohort"),
     (SecAgg, {"candidates": 0}, "candidates"),
@@ -88,6 +96,8 @@ SILOS = [
     (SecAgg, {"cohort": 5}, "cohort"),
     (SecAgg, {"threshold": 4, "candidates": 4, "cohort": 3}, "threshold"),
     (SecAgg, {"threshold": 2}, "threshold"),
+    (SecAgg, {"threshold": 2, "candidates": 4}, "threshold"),
+    (SecAgg, {"cohort": 2}, "threshold"),
     (SecAgg, SPARSE | {"neighbours": 4, "dropouts": 0.0, "corrupt": 0.0}, "neighbours"),
     (SecAgg, SPARSE | {"dropouts": 0.5}, "dropouts"),
     (SecAgg, SPARSE | {"dropouts": 0.0, "cohort": 3}, "dropouts"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from parties_of_generators import Protocols, run
+from parties_of_generators import Protocols, overheard, run
 from queries import query_for
 
 from fedpriv.aggregation.masked import Masked
@@ -346,14 +346,7 @@ def test_letters_of_the_set_up_that_arrive_in_a_query_are_strays(aggregation):
 
     def haunted(name, party):
         """Hears the old letters of those who say nothing new beside the new ones."""
-        mail = None
-        while True:
-            try:
-                sent = party.send(mail)
-            except StopIteration as end:
-                return end.value
-            heard = yield sent
-            mail = said[name] | heard if heard else heard
+        return overheard(party, hears=lambda mail: said[name] | mail if mail else mail)
 
     cast = query_of(protocols)
     learned = run({name: haunted(name, party) for name, party in cast.items()})

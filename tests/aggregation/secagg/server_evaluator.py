@@ -13,6 +13,8 @@ from enum import Enum, auto
 from fractions import Fraction
 from functools import cached_property
 
+from secure_sums import names
+
 from fedpriv.aggregation.secagg import threat_model
 
 Silos = frozenset[str]
@@ -23,6 +25,19 @@ class Setting(threat_model.Setting):
     """most: largest number of silos in a sum, if the number varies."""
 
     most: int | None = None
+
+    @property
+    def honest(self) -> list[str]:
+        """The names of the silos that do not collude, in order."""
+        return names(self.silos - self.colluding)
+
+    @property
+    def everybody(self) -> Silos:
+        return frozenset(names(self.silos))
+
+    @property
+    def colluders(self) -> Silos:
+        return self.everybody - {*self.honest}
 
     @property
     def certified_noise(self) -> Fraction:

@@ -13,30 +13,27 @@ def split(setting: Setting, witnesses: Witnesses = Witnesses.RECEIPTS) -> Server
     """As few victims as possible are told that only they, the colluding silos and some others have
     shared. All others are told that everybody has, and leave the some others out."""
     every = names(setting.silos)
-    honest = setting.silos - setting.colluding
     out = setting.silos - setting.cohort
     victims = max(1, setting.threshold - setting.colluding - out)
-    colluding = frozenset(every[honest:])
     misled = frozenset(every[:victims])
     left_out = frozenset(every[victims : victims + out])
-    everybody = frozenset(every)
-    few = Claim(listed=misled | colluding | left_out, roster=everybody)
-    all_others = Claim(listed=everybody, sets=(everybody - left_out,))
-    claims = {name: few if name in misled else all_others for name in every[:honest]}
-    return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+    few = Claim(listed=misled | setting.colluders | left_out, roster=setting.everybody)
+    all_others = Claim(listed=setting.everybody, sets=(setting.everybody - left_out,))
+    claims = {name: few if name in misled else all_others for name in setting.honest}
+    return ServerView(
+        setting=setting, claims=claims, colluding=setting.colluders, witnesses=witnesses
+    )
 
 
 def two_sets(setting: Setting) -> ServerView:
     """Half of the honest silos sign another set than the others."""
     every = names(setting.silos)
-    honest = every[: setting.silos - setting.colluding]
-    everybody = frozenset(every)
     sets = [frozenset(every[: setting.cohort]), frozenset(every[-setting.cohort :])]
     claims = {
-        name: Claim(listed=everybody, sets=(sets[place % 2],)) for place, name in enumerate(honest)
+        name: Claim(listed=setting.everybody, sets=(sets[place % 2],))
+        for place, name in enumerate(setting.honest)
     }
-    colluding = everybody - set(honest)
-    return ServerView(setting=setting, claims=claims, colluding=colluding)
+    return ServerView(setting=setting, claims=claims, colluding=setting.colluders)
 
 
 def two_sessions(setting: Setting) -> ServerView:
@@ -54,15 +51,13 @@ def two_sessions(setting: Setting) -> ServerView:
 def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) -> ServerView:
     """A view in which silos are told one to three stories, with changes: lists, sets, rosters with
     several keys of colluding silos, keys that the server has put in."""
-    every = names(setting.silos)
-    honest = every[: setting.silos - setting.colluding]
-    colluding = frozenset(every[len(honest) :])
+    colluding = setting.colluders
     stories = [_story(chance, setting, colluding, session) for session in range(3)]
     if chance.random() < 0.7:  # often one roster
         stories = [replace(story, session=0, roster=stories[0].roster) for story in stories]
     stories = stories[: chance.choice([1, 2, 2, 3])]
     claims, numbers = {}, {}
-    for name in honest:
+    for name in setting.honest:
         claim = chance.choice(stories)
         roster = claim.roster | {name}
         if len(roster) != len(claim.roster):
@@ -83,10 +78,8 @@ def random_view(chance: Random, setting: Setting, witnesses=Witnesses.RECEIPTS) 
 
 
 def _story(chance: Random, setting: Setting, colluding: frozenset[str], session: int) -> Claim:
-    every = names(setting.silos)
     size = chance.randint(max(setting.cohort, len(colluding)), setting.candidates)
-    others = sorted(set(every) - colluding)
-    roster = colluding | frozenset(chance.sample(others, size - len(colluding)))
+    roster = colluding | frozenset(chance.sample(sorted(setting.honest), size - len(colluding)))
     listed = frozenset(name for name in sorted(roster) if chance.random() < 0.85) | colluding
     size = setting.cohort
     if setting.most is not None:

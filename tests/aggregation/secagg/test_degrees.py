@@ -179,6 +179,7 @@ def test_the_numbers_are_told_before_a_run():
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
+        ({"bits": 32, "range": 1e9}, "range"),
         ({"neighbours": 3}, "neighbours"),
         ({"neighbours": 0}, "neighbours"),
         ({"neighbours": "some"}, "neighbours"),

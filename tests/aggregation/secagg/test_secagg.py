@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parties_of_generators import SESSION, noting
-from queries import query_for
 from scipy.stats import chisquare
 from secure_sums import PHASES, leaving, names, parties, ready, total_of
 
@@ -13,7 +12,7 @@ from fedpriv.aggregation.secagg.messages import pair_seed, points, session_of, s
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
-from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.query import Broadcast
 from fedpriv.util.streams import Streams
@@ -185,21 +184,3 @@ def test_each_party_remembers_its_own_key_alone():
         assert protocols[name].signer.registry == {
             peer: key.verification_key for peer, key in keys.items()
         }
-
-
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"threshold": 0}, "threshold"),
-        ({"threshold": 4, "cohort": 3, "candidates": 5}, "threshold"),
-        ({"threshold": 2, "candidates": 4}, "threshold"),
-        ({"cohort": 5, "candidates": 4}, "cohort"),
-        ({"candidates": 6}, "candidates"),
-        ({"cohort": 2}, "threshold"),
-        ({"bits": 8}, "bits"),
-        ({"bits": 32, "range": 1e9}, "range"),
-    ],
-)
-def test_impossible_terms_end_before_data_are_loaded(settings, key):
-    with pytest.raises(ConfigError, match=rf"^aggregation\.{key}="):
-        query_for(SecAgg(**settings), 5)

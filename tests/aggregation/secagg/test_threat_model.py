@@ -9,7 +9,14 @@ from cheating_server import aggregation_of
 from secure_sums import names
 from server_evaluator import Claim, ServerView, Setting, Witnesses
 from strategies_of_servers import split, two_sessions, two_sets
-from views_of_servers import SPLITTABLE, leaking_types, leaking_view, settings_of, subsets
+from views_of_servers import (
+    SPLITTABLE,
+    a_view_leaks,
+    a_view_of_types_leaks,
+    settings_of,
+    subsets,
+    view_of,
+)
 
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.errors import ConfigError
@@ -24,7 +31,7 @@ def every_setting(most: int):
 @pytest.mark.parametrize("witnesses", [Witnesses.RECEIPTS, Witnesses.CHOSEN])
 def test_no_view_of_three_silos_leaks_where_the_rule_holds(witnesses):
     for setting in settings_of(3):
-        leaks = leaking_view(setting, witnesses) is not None
+        leaks = a_view_leaks(setting, witnesses)
         everybody = witnesses is Witnesses.RECEIPTS and setting.cohort == 3
         assert leaks == (not setting.safe and not everybody), setting
 
@@ -33,7 +40,7 @@ def test_all_views_of_three_silos_find_the_splits():
     leaks = {
         (setting.cohort, setting.threshold, setting.colluding)
         for setting in settings_of(3)
-        if setting.safe and leaking_view(setting, Witnesses.DELIVERED)
+        if setting.safe and a_view_leaks(setting, Witnesses.DELIVERED)
     }
     assert leaks == SPLITTABLE[3]
 
@@ -45,7 +52,7 @@ def with_surplus(settings):
 def test_no_view_of_three_silos_removes_noise_that_is_certified():
     for setting in with_surplus(settings_of(3)):
         if setting.safe:
-            assert leaking_view(setting, Witnesses.RECEIPTS) is None, setting
+            assert not a_view_leaks(setting, Witnesses.RECEIPTS), setting
 
 
 def test_surplus_for_all_taken_from_a_sum_over_some_would_leave_too_little():
@@ -69,22 +76,19 @@ def test_surplus_for_all_taken_from_a_sum_over_some_would_leave_too_little():
 @pytest.mark.parametrize("silos", [4, 5])
 def test_no_set_of_a_safe_setting_keeps_less_noise_than_is_certified(silos):
     """All sizes of the set, all numbers of colluding silos in it, and all drop-outs after it."""
-    every = names(silos)
     for setting in with_surplus(settings_of(silos)):
         if not setting.safe:
             continue
-        colluding = frozenset(every[silos - setting.colluding :])
-        for chosen in subsets(every, setting.cohort):
-            for silent in subsets(set(every) - colluding):
+        for chosen in subsets(setting.everybody, setting.cohort):
+            for silent in subsets(setting.honest):
                 claims = {
-                    name: Claim(listed=frozenset(every), sets=() if name in silent else (chosen,))
-                    for name in every
-                    if name not in colluding
+                    name: Claim(listed=setting.everybody, sets=(chosen,) * (name not in silent))
+                    for name in setting.honest
                 }
-                view = ServerView(setting=setting, claims=claims, colluding=colluding)
+                view = view_of(setting, Witnesses.RECEIPTS, claims)
                 assert not view.leaks, (setting, chosen, silent)
                 for part in view.learned():
-                    hidden = len(chosen - colluding)
+                    hidden = len(chosen - setting.colluders)
                     assert view.noise_left(part) == Fraction(hidden, len(chosen))
 
 
@@ -122,8 +126,7 @@ def check_verdicts(silos):
         if not setting.safe:
             continue
         for witnesses in Witnesses:
-            leak = leaking_types(setting, witnesses)
-            if leak is not None:
+            if a_view_of_types_leaks(setting, witnesses):
                 assert witnesses is Witnesses.DELIVERED, setting
                 splittable.add((setting.cohort, setting.threshold, setting.colluding))
     assert splittable == SPLITTABLE[silos]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement, product
 
-from secure_sums import names
 from server_evaluator import Claim, ServerView, Setting, Witnesses
 
 SPLITTABLE = {
@@ -42,7 +41,7 @@ def subsets(members, least: int = 0, most: int | None = None) -> Iterator[frozen
 
 def claims_for(name: str, setting: Setting) -> Iterator[Claim | None]:
     """All that a silo can be told. What it would refuse at once is left out."""
-    every = frozenset(names(setting.silos))
+    every = setting.everybody
     yield None
     for session, others in product((0, 1), subsets(every - {name})):
         listed = others | {name}
@@ -51,75 +50,62 @@ def claims_for(name: str, setting: Setting) -> Iterator[Claim | None]:
             yield Claim(listed=listed, sets=sets, session=session, roster=every)
 
 
-def leaking_view(setting: Setting, witnesses: Witnesses) -> ServerView | None:
-    """The first view that leaks, of all there are; None if there is none."""
-    every = names(setting.silos)
-    honest = every[: setting.silos - setting.colluding]
-    colluding = frozenset(every[len(honest) :])
-    choices = [[*claims_for(name, setting)] for name in honest]
-    for told in product(*choices):
-        claims = {name: claim for name, claim in zip(honest, told) if claim is not None}
-        view = ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
-        if view.leaks:
-            return view
-    return None
+def a_view_leaks(setting: Setting, witnesses: Witnesses) -> bool:
+    """Whether any of all views leaks."""
+    for told in product(*[[*claims_for(name, setting)] for name in setting.honest]):
+        claims = {name: claim for name, claim in zip(setting.honest, told) if claim is not None}
+        if view_of(setting, witnesses, claims).leaks:
+            return True
+    return False
 
 
-def leaking_types(setting: Setting, witnesses: Witnesses) -> ServerView | None:
-    """A view that leaks, of all up to the names of silos; None if there is none.
+def view_of(setting, witnesses, claims):
+    return ServerView(
+        setting=setting, claims=claims, colluding=setting.colluders, witnesses=witnesses
+    )
 
-    Colluding silos sign everything, and are on every list. An honest silo matters by the lists that
-    it is on, the sets that it is in, the list that it is told and whether it signs. The lists that
-    matter are those of the statements with enough signatures and one that a readable message is
-    masked for. So silos of one type are interchangeable, and a view is a number of silos of each
-    type. The search is complete where one statement at most can have enough signatures, and tries
-    two statements elsewhere.
+
+NOTHING, OWN, OTHER = None, 0, 1
+"""Which list a silo is told."""
+TYPES = [
+    (place, on_other, told, signs)
+    for place, on_other in product((0, 1, 2), (False, True))
+    for told, signs in ((NOTHING, False), (OTHER, False), (OWN, False), (OWN, True))
+    if told is NOTHING or (on_other if told == OTHER else place)
+]
+"""What matters of an honest silo: whether it is outside of the statement, on its list, or in its
+set; whether it is on the other list; the list that it is told; whether it signs."""
+
+
+def a_view_of_types_leaks(setting: Setting, witnesses: Witnesses) -> bool:
+    """Whether any view leaks, of all up to the names of silos, in a setting in which one statement
+    at most can have enough signatures.
+
+    Colluding silos sign everything, and are on every list. The lists that matter are those of the
+    statement with enough signatures and one that a readable message is masked for. So silos of one
+    type are interchangeable, and a view is a number of silos of each type.
     """
-    every = names(setting.silos)
-    honest = every[: setting.silos - setting.colluding]
-    colluding = frozenset(every[len(honest) :])
-    statements = 1 if setting.one_statement else 2
-    for count in range(1, statements + 1):
-        types = [*_types(count)]
-        least = max(0, setting.cohort - len(colluding))
-        for some in combinations_with_replacement(types, len(honest)):
-            inside = [sum(one[0][i] == 2 for one in some) for i in range(count)]
-            if any(not least <= size <= setting.cohort for size in inside):
-                continue
-            view = _view_of(setting, witnesses, dict(zip(honest, some)), count, colluding)
-            if view.leaks:
-                return view
-    return None
-
-
-def _types(count: int):
-    """(places, other, own, signs): per statement 0 outside, 1 on its list, 2 in its set; whether on
-    the other list; the list that it is told (count for the other one, -1 for none)."""
-    for places in product((0, 1, 2), repeat=count):
-        for other in (False, True):
-            yield places, other, -1, False
-            if other:
-                yield places, other, count, False
-            for own in range(count):
-                if places[own]:
-                    yield places, other, own, False
-                    yield places, other, own, True
-
-
-def _view_of(setting, witnesses, types, count, colluding):
-    lists = [
-        frozenset(name for name, (places, *_) in types.items() if places[i]) | colluding
-        for i in range(count)
-    ]
-    lists.append(frozenset(name for name, (_, other, *_) in types.items() if other) | colluding)
-    sets = []
-    for i in range(count):
-        inside = frozenset(name for name, (places, *_) in types.items() if places[i] == 2)
-        sets.append(inside | frozenset(sorted(colluding)[: setting.cohort - len(inside)]))
-    claims = {}
-    for name, (_, _, own, signs) in types.items():
-        if own < 0:
-            claims[name] = Claim(listed=frozenset())
+    assert setting.one_statement
+    least = setting.cohort - setting.colluding
+    for some in combinations_with_replacement(TYPES, len(setting.honest)):
+        if not least <= sum(place == 2 for place, *_ in some) <= setting.cohort:
             continue
-        claims[name] = Claim(listed=lists[own], sets=(sets[own],) if signs else ())
-    return ServerView(setting=setting, claims=claims, colluding=colluding, witnesses=witnesses)
+        if view_of(setting, witnesses, claims_of(setting, dict(zip(setting.honest, some)))).leaks:
+            return True
+    return False
+
+
+def claims_of(setting, types):
+    inside = {name for name, (place, *_) in types.items() if place == 2}
+    witnesses = sorted(setting.colluders)[: setting.cohort - len(inside)]
+    lists = {
+        NOTHING: frozenset(),
+        OWN: {name for name, (place, *_) in types.items() if place} | setting.colluders,
+        OTHER: {name for name, (_, other, *_) in types.items() if other} | setting.colluders,
+    }
+    return {
+        name: Claim(
+            listed=frozenset(lists[told]), sets=(frozenset({*inside, *witnesses}),) if signs else ()
+        )
+        for name, (_, _, told, signs) in types.items()
+    }
