@@ -141,20 +141,6 @@ def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
     )
 
 
-def test_token_ids_train_as_they_are():
-    torch.manual_seed(2)
-    model, data = Tokens(), token_silo([20])
-    gradients, theta = (
-        ClippedGradients(model, Classification(), float("inf"), shape=(4,)),
-        flatten(model),
-    )
-    recipe, order = NoisySgd(1, 20, 0.5), np.random.default_rng(0)
-    change = run(gradients, theta.double().numpy(), data.x, data.y, recipe, order)
-    torch.nn.functional.cross_entropy(model(data.x), data.y).backward()
-    gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
-    np.testing.assert_allclose(change, -0.5 * gradient.numpy(), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("size", [1, 10])
 def test_dropout_comes_from_its_seed(size):
     gradients, theta, x, y = network("dropout")

@@ -12,7 +12,6 @@ from one_by_one import (
     BY_TORCH,
     PROBLEMS,
     ROUND,
-    Tokens,
     as_array,
     assert_same,
     blocks,
@@ -20,7 +19,6 @@ from one_by_one import (
     mlp,
     one_by_one,
     silo,
-    token_silo,
     trained,
 )
 from torch import nn
@@ -204,21 +202,6 @@ def test_one_full_step_of_rate_one_is_minus_the_gradient():
         0
     )  # closed form of logistic regression
     torch.testing.assert_close(got[0], -gradient, rtol=1e-5, atol=1e-6)
-
-
-def test_integers_train_as_they_are():
-    """Token ids reach the embedding as integers, on the trainer that is selected for few users and
-    for many."""
-    torch.manual_seed(5)
-    model, task, recipe = Tokens(), Classification(), Recipe(2, 4, 0.5)
-    theta = flatten(model)
-    for counts in ([5, 9], COUNTS):
-        data = token_silo(counts)
-        assert_same(
-            trained(model, theta, data, task, recipe),
-            one_by_one(model, theta, data, task, recipe),
-            theta,
-        )
 
 
 def test_integers_are_not_cast_for_a_network_that_takes_none():
