@@ -27,6 +27,8 @@ def finished(tmp_path_factory):
 def test_help_names_groups_components_and_examples(tmp_path):
     done = run("--help", cwd=tmp_path)
     assert done.returncode == 0
+    assert run("help", cwd=tmp_path).stdout == done.stdout
+    assert run("--version", cwd=tmp_path).stdout == f"fedpriv {fedpriv.__version__}\n"
     groups = (
         "data allocator model algo optimizer mechanism accountant aggregation engine experiment"
     )
@@ -61,19 +63,6 @@ def test_help_and_accounting_never_load_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("released model") >= 2
     assert not (tmp_path / "outputs").exists()
-
-
-def test_cfg_job_prints_what_a_user_can_set(tmp_path):
-    done = run("data=creditcard", "--cfg", "job", cwd=tmp_path)
-    for line in ("rounds: 100", "noise_multiplier: 5.0", "delta: 1.0e-05", "n_silos: 5"):
-        assert line in done.stdout, done.stdout
-
-
-def test_epsilon_prints_every_observer(tmp_path):
-    done = run("epsilon", "data=creditcard", "algo=uldp_avg", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for text in ("released model", "server", "silo", "user", "add/remove", "10.7255", "9.9973"):
-        assert text in done.stdout, done.stdout
 
 
 def test_epsilon_prints_a_grid(tmp_path):
@@ -113,13 +102,33 @@ def test_epsilon_as_files(tmp_path):
     assert refused.stderr == "fedpriv: --out=a.pdf: a file that ends in .json, .csv, .md\n"
 
 
-def test_epsilon_solves_for_rounds_and_noise(tmp_path):
-    done = run("epsilon", "data=creditcard", "accountant.budget=9.9973", cwd=tmp_path)
+OBSERVERS = ("released model", "server", "silo", "user", "add/remove", "10.7255", "9.9973")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (
+            "data=creditcard --cfg job",
+            ("rounds: 100", "noise_multiplier: 5.0", "delta: 1.0e-05", "n_silos: 5"),
+        ),
+        ("epsilon rounds=7 --cfg job", ("rounds: 7\n",)),
+        ("epsilon data=creditcard algo=uldp_avg", OBSERVERS),
+        (  # ALGORITHMS 9, row 3: sigma 5 and 100 rounds cost exactly this
+            "epsilon data=creditcard accountant.budget=9.9973",
+            (
+                "epsilon 9.9973: 100 rounds at noise 5\n",
+                "epsilon 9.9973: 100 rounds at noise 5.",
+                "(accountant.target=9.9973)",
+            ),
+        ),
+    ],
+)
+def test_what_a_command_prints(words, found, tmp_path):
+    done = run(*words.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # ALGORITHMS 9, row 3: sigma 5 and 100 rounds cost exactly this
-    assert "epsilon 9.9973: 100 rounds at noise 5\n" in done.stdout
-    assert "epsilon 9.9973: 100 rounds at noise 5." in done.stdout.split("at noise 5\n", 1)[1]
-    assert "(accountant.target=9.9973)" in done.stdout
+    for text in found:
+        assert text in done.stdout, done.stdout
 
 
 def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
@@ -232,15 +241,6 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_differs(finished, tmp_pat
     assert (tmp_path / "other" / "metrics.csv").read_bytes() != (out / "metrics.csv").read_bytes()
 
 
-def test_system_randomness_is_private_and_differs(tmp_path):
-    for name in ("one", "two"):
-        done = run(*TINY, "randomness=system", f"hydra.run.dir={name}", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two")]
-    assert models[0] != models[1]
-    assert json.loads((tmp_path / "one" / "status.json").read_text())["dp_valid"] is True
-
-
 @pytest.mark.parametrize(
     ("words", "private"),
     [
@@ -252,20 +252,18 @@ def test_system_randomness_is_private_and_differs(tmp_path):
 )
 def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
     """To whoever gets the model: under `plain` the server, which sees record counts, is certified
-    nothing."""
-    done = run(*TINY, "rounds=1", "randomness=system", *words, "hydra.run.dir=run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    epsilon = pd.read_csv(tmp_path / "run" / "epsilon.csv")
+    nothing. And a run with noise is another one each time."""
+    words = (*TINY, "rounds=1", "randomness=system", *words)
+    models = []
+    for name in ("one", "two"):
+        done = run(*words, f"hydra.run.dir={name}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        models.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert models[0] != models[1]
+    epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv")
     released = epsilon[epsilon["observer"] == "released model"]["certified"]
     assert np.isfinite(released).any() == private
-    assert json.loads((tmp_path / "run" / "status.json").read_text())["dp_valid"] is private
-
-
-def test_words_for_what_people_look_for(tmp_path):
-    assert run("--version", cwd=tmp_path).stdout == f"fedpriv {fedpriv.__version__}\n"
-    assert run("help", cwd=tmp_path).stdout == run("--help", cwd=tmp_path).stdout
-    settings = run("epsilon", "rounds=7", "--cfg", "job", cwd=tmp_path)
-    assert "rounds: 7\n" in settings.stdout
+    assert json.loads((tmp_path / "one" / "status.json").read_text())["dp_valid"] is private
 
 
 def test_help_shows_a_users_own_groups(tmp_path):

@@ -1,29 +1,119 @@
-"""Parties that die are in a run's records, whether or not their round has a sum."""
+"""Parties that die and messages that are lost: what a round leaves behind, with a sum or without
+one."""
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 from interrupted import Death as Interruption
 from interrupted import dies_in
 from runs import experiment
 
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.runs.folder import RunFolder, read_status
 from fedpriv.runs.loop import train
 from fedpriv.runs.records import OTHER_REPEATS
+from fedpriv.runtime import prepare
 from fedpriv.testing import experiment as small
 from fedpriv.testing.deaths import Death, Mortal
 from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.faults import Faulty, drop
 
-AFTER_ITS_MESSAGE = 2
-"""Wakes of a silo in a plain sum before it would return."""
+SICK = "silo1"
+IN_TRAINING, AFTER_ITS_MESSAGE = 1, 2
+"""Wakes of a silo in a plain sum: it trains, and would return."""
 
 
 def trained(folder, rounds, *deaths, words=(), resume=False):
     exp = experiment("algo=uldp_avg", f"rounds={rounds}", "quiet=true", *words)
     train(replace(exp, engine=Mortal(deaths)), "", folder, resume)
     return read_status(folder)
+
+
+def losses(folder):
+    return pd.read_csv(folder / "metrics.csv")["loss"].to_numpy()
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg"])
+def test_a_round_without_a_silo_releases_nothing_and_the_run_goes_on(aggregation, tmp_path):
+    words = (f"aggregation={aggregation}", "algo.weighting=records")
+    status = trained(tmp_path, 4, Death(SICK, 2, IN_TRAINING), words=words)
+    assert status["state"] == "done"
+    assert list(status["aborted_rounds"]) == ["2"]
+    assert SICK in status["aborted_rounds"]["2"]
+    loss = losses(tmp_path)
+    assert loss[2] == loss[1]
+    assert len(set(loss)) == 4  # rounds 0, 1 = 2, 3, 4
+    traffic = pd.read_csv(tmp_path / "traffic.csv")
+    assert set(traffic[traffic["query"] == "setup"]["round"]) == {0, 3}
+    # What was sent may have been seen, so the round is charged like any other.
+    charged = pd.read_csv(tmp_path / "epsilon.csv").groupby("round")["certified"].min()
+    assert (np.diff(charged) > 0).all()
+
+
+def test_a_sum_over_fewer_silos_does_without_the_dead_one(tmp_path):
+    words = ("aggregation=secagg", "allocator.n_silos=4")
+    words += ("aggregation.cohort=3", "aggregation.threshold=3")
+    deaths = (Death(SICK, exchange, IN_TRAINING) for exchange in (2, 4))  # rounds 2 and 3
+    status = trained(tmp_path, 4, *deaths, words=words)
+    assert status["state"] == "done"
+    assert status["aborted_rounds"] == {}
+    assert len(set(losses(tmp_path))) == 5
+    assert status["set_ups"] == 3  # before rounds 1, 3 and 4
+
+
+def test_a_silo_that_died_comes_back_with_what_it_gave_out_last():
+    """So the next round is that of a healthy run, in which what a silo remembers moves all of its
+    steps."""
+    exp, after = replace(experiment("algo=scaffold", "aggregation=masked"), engine=Mortal()), []
+    for dies in (False, True):
+        with prepare(exp) as prepared:
+            state = prepared.run_round(prepared.queries(1), prepared.state).state
+            if dies:
+                del prepared.session.participants[SICK]
+            result = prepared.run_round(prepared.queries(2), state)
+            assert ("setup" in {line["query"] for line in result.traffic}) == dies
+            after.append(prepared.arrays(result.state))
+    healthy, revived = after
+    assert healthy.keys() == revived.keys()
+    for key, value in healthy.items():
+        np.testing.assert_array_equal(revived[key], value)
+
+
+def test_a_run_without_any_sum_has_failed(tmp_path):
+    deaths = (Death(SICK, exchange, IN_TRAINING) for exchange in (1, 3, 5, 7))
+    with pytest.raises(AggregationAbortedError, match=r"no round had a sum; round 4: .*silo1"):
+        trained(tmp_path, 4, *deaths)
+    assert read_status(tmp_path)["state"] == "failed"
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg"])
+@pytest.mark.parametrize(
+    "fault",
+    [drop(exchange=2, sender=SICK), drop(exchange=2, receiver="silo2", step=3)],
+    ids=["first", "last"],
+)
+def test_a_set_up_that_ended_early_is_repeated_before_anything_is_summed(aggregation, fault):
+    """A silo dies in round 1; in the set-up that follows a message is lost, so that some have new
+    keys and some old."""
+    exp = experiment("rounds=4", f"aggregation={aggregation}", "algo.weighting=records")
+    engine = Faulty(Mortal((Death(SICK, 1, IN_TRAINING),)), (fault,))
+    with prepare(replace(exp, engine=engine)) as prepared:
+        start = prepared.state
+        results = [prepared.run_round(prepared.queries(number), start) for number in (1, 2, 3)]
+    with prepare(exp) as healthy:
+        third = healthy.run_round(healthy.queries(3), start)
+    assert results[0].aborted
+    if aggregation != "masked" and fault.step == 3:  # their set-ups have no such step
+        assert not results[1].aborted
+    else:
+        assert results[1].aborted
+        assert {line["query"] for line in results[1].traffic} == {"setup"}
+        assert "setup" in {line["query"] for line in results[2].traffic}
+    assert not results[2].aborted
+    np.testing.assert_allclose(results[2].state.params, third.state.params, rtol=1e-9, atol=1e-9)
 
 
 def test_a_silo_that_dies_after_its_message_is_recorded(tmp_path):

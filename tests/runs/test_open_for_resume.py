@@ -1,4 +1,7 @@
-"""What a run's folder refuses before it is resumed. The folders are made by hand."""
+"""What a run's folder keeps, and what it refuses before it is resumed. The folders are made by
+hand."""
+
+import json
 
 import numpy as np
 import pytest
@@ -7,11 +10,14 @@ import yaml
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.journal import Journal
 from fedpriv.runs.stored_config import read_config, rounds_repeated, stored_config
 from fedpriv.settings.compose import CommandLine
+from fedpriv.util.durable_files import replace_file
 
 ORIGIN = Origin({"algo": "a"}, {"fedpriv": "0.1.0"})
 TABLES = ("metrics.csv", "epsilon.csv", "traffic.csv", "timings.csv")
+JOURNAL = "rounds_begun.csv"
 
 
 def made(path, attempts, *, completed, timed=None, origin=ORIGIN):
@@ -31,11 +37,6 @@ def made(path, attempts, *, completed, timed=None, origin=ORIGIN):
     return folder
 
 
-def cut_journal(folder, lines):
-    path = folder.path / "rounds_begun.csv"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-lines]))
-
-
 def opened(folder, origin=ORIGIN, **options):
     saved, journal = RunFolder(folder.path).open_for_resume(origin, **options)
     journal.close()
@@ -48,17 +49,26 @@ def test_a_whole_folder_opens(tmp_path):
     assert attempts == {1: 2, 2: 1}
 
 
-def test_a_repeated_attempt_that_the_journal_lost_is_noticed(tmp_path):
-    folder = made(tmp_path / "run", [1, 2, 2], completed=2)
-    cut_journal(folder, 1)  # each round still has a line
-    with pytest.raises(FedprivError, match="was cut: it lists fewer rounds"):
-        opened(folder)
-
-
-def test_a_timed_round_that_the_journal_lost_is_noticed(tmp_path):
-    folder = made(tmp_path / "run", [1, 2, 3], completed=3)
-    (folder.path / "rounds_begun.csv").write_text("round,time\n1,a\n2,a\n2,b\n")
-    with pytest.raises(FedprivError, match="was cut"):
+@pytest.mark.parametrize(
+    ("attempts", "name", "content", "says"),
+    [
+        ([1, 2, 2], JOURNAL, "round,time\n1,a\n2,a\n", "was cut: it lists fewer rounds"),
+        ([1, 2, 3], JOURNAL, "round,time\n1,a\n2,a\n2,b\n", "was cut"),
+        ([1, 2, 3], JOURNAL, "round,time\n1,a\n3,a\n", "was cut"),
+        ([1, 2, 3], JOURNAL, "round,time\n", "was cut"),
+        ([1, 2, 3], JOURNAL, "1,\n2,\n", r"begun\.csv is damaged"),
+        ([1, 2, 3], JOURNAL, "round,time\nx\n", r"begun\.csv is damaged"),
+        ([1, 2, 3], JOURNAL, None, r"begun\.csv is missing"),
+        ([1, 2], "timings.csv", "round,value\n1,0.5\n", "lacks round 2"),
+        ([1], "checkpoint.safetensors", None, "is missing, although"),
+    ],
+)
+def test_a_file_that_lost_what_others_recorded_is_noticed(attempts, name, content, says, tmp_path):
+    """Without its line the cost of a round is unknown. content: None: the file is deleted."""
+    folder = made(tmp_path / "run", attempts, completed=max(attempts))
+    path = folder.path / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(FedprivError, match=says):
         opened(folder)
 
 
@@ -71,28 +81,20 @@ def test_a_timed_round_after_the_checkpoint_counts_where_each_line_was_on_disk(t
         opened(folder, synced=True)
 
 
-def test_a_round_that_the_timings_lost_is_noticed(tmp_path):
-    folder = made(tmp_path / "run", [1, 2], completed=2)
-    (folder.path / "timings.csv").write_text("round,value\n1,0.5\n")
-    with pytest.raises(FedprivError, match="lacks round 2"):
-        opened(folder)
-
-
-def test_begun_rounds_without_a_checkpoint_are_refused(tmp_path):
-    folder = made(tmp_path / "run", [1], completed=None)
-    with pytest.raises(FedprivError, match="is missing, although"):
-        opened(folder)
-
-
-def test_another_configuration_is_refused(tmp_path):
+def test_another_configuration_and_another_process_are_refused(tmp_path):
     folder = made(tmp_path / "run", [1], completed=1)
     with pytest.raises(FedprivError, match="differs in algo"):
         opened(folder, Origin({"algo": "b"}, {"fedpriv": "0.1.0"}))
+    with Journal(folder.path), pytest.raises(FedprivError, match="another process"):
+        opened(folder)
 
 
-def test_a_folder_with_a_journal_is_not_begun_again(tmp_path):
-    folder = made(tmp_path / "run", [1], completed=1)
-    with pytest.raises(FedprivError, match="already holds a run"):
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_folder_holds_one_run(begun, tmp_path):
+    folder = made(tmp_path / "run", [1], completed=1) if begun else RunFolder(tmp_path)
+    if not begun:
+        folder.status(state="running")
+    with pytest.raises(FedprivError, match=r"already holds a run; resume="):
         RunFolder(folder.path).begin("rounds: 1\n")
 
 
@@ -151,3 +153,71 @@ def test_a_marked_table_must_hold_what_was_recorded(tmp_path):
     (folder.path / "metrics.csv").write_text("round,value\n1,0.5\n2,0.6\n")
     with pytest.raises(FedprivError, match=r"metrics\.csv is damaged"):
         RunFolder(folder.path).rewind(saved)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder(tmp_path / "run")
+    made.begin("rounds: 3\n").close()
+    return made
+
+
+def test_floats_survive_exactly(folder):
+    value = 0.1 + 0.2
+    folder.append("metrics.csv", [{"round": 0, "loss": value, "norm": None}])
+    folder.append("metrics.csv", [{"round": 1, "loss": np.float64(1e-300), "norm": float("inf")}])
+    lines = (folder.path / "metrics.csv").read_text().splitlines()
+    assert lines == ["round,loss,norm", f"0,{value!r},", "1,1e-300,inf"]
+
+
+def test_columns_cannot_change(folder):
+    folder.append("metrics.csv", [{"round": 0, "loss": 1.0}])
+    with pytest.raises(ValueError, match="differ"):
+        folder.append("metrics.csv", [{"round": 1, "accuracy": 1.0}])
+
+
+def test_rewind_cuts_later_and_half_written_lines(folder):
+    folder.append("epsilon.csv", [{"round": r, "certified": float(r)} for r in (1, 1, 2, 3)])
+    with open(folder.path / "epsilon.csv", "a") as file:
+        file.write("3,0.12")  # killed while writing
+    folder.tables.cut("epsilon.csv", 2)
+    assert (folder.path / "epsilon.csv").read_text() == "round,certified\n1,1.0\n1,1.0\n2,2.0\n"
+    folder.rewind(None)
+    assert not (folder.path / "epsilon.csv").exists()
+
+
+def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
+    for number in (1, 2):
+        for table in ("metrics.csv", "epsilon.csv", "traffic.csv", "timings.csv"):
+            folder.append(table, [{"round": number, "value": 0.5}])
+        if number == 1:
+            marks = folder.tables.marks()
+    (folder.path / "epsilon.csv").write_text("")
+    saved = Checkpoint(1, {}, 1, Origin({}, {}), marks, {})
+    assert not RunFolder(folder.path).rewind(saved)
+    assert not (folder.path / "epsilon.csv").exists()
+    for table in ("metrics.csv", "traffic.csv", "timings.csv"):
+        assert (folder.path / table).read_text() == "round,value\n1,0.5\n"
+    (folder.path / "traffic.csv").write_text("round,value\n1,0.6\n")
+    with pytest.raises(FedprivError, match=r"traffic\.csv is damaged"):
+        RunFolder(folder.path).rewind(saved)
+
+
+def test_status_merges(folder):
+    folder.status(state="running", rounds=3)
+    folder.status(state="done")
+    stored = json.loads((folder.path / "status.json").read_text())
+    assert (stored["state"], stored["rounds"]) == ("done", 3)
+
+
+def test_replacing_never_leaves_half_a_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    replace_file(path, b"old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"

@@ -19,6 +19,7 @@ REMEMBERED = {
     "scaffold": {"slot/control", *(f"silo/{silo}/control" for silo in SILOS)},
     "spider": {"slot/estimate", "slot/previous", "slot/output"},
     "prox_svrg": {"slot/anchor", "slot/anchor_gradient", "slot/output"},
+    "dp_erm": {"silo/silo2/model"},
 }
 GIVEN = [
     "algo.calibration=given",
@@ -27,7 +28,12 @@ GIVEN = [
     "algo.rounds=2",
     "algo.clip=9",
 ]
-WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN}
+ERM = [
+    *("model=bounded_linear", "preset.n_silos=4", "allocator=equal", "allocator.n_users=4"),
+    *("aggregation.cohort=3", "aggregation.threshold=3", "algo.rounds=4"),
+    *("algo.calibration=given", "algo.noise_multiplier=1.0", "algo.local_steps=2"),
+]
+WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN, "dp_erm": ERM}
 """Of methods without local epochs; nothing may depend on the number of rounds, with which a run is
 resumed."""
 
@@ -59,6 +65,15 @@ def test_the_checkpoint_holds_all_that_is_remembered(runs):
     state = load_file(folder / "whole" / "checkpoint.safetensors")
     assert set(state) == {"params"} | REMEMBERED[algo]
     assert all(np.isfinite(array).all() and array.any() for array in state.values())
+    for key in (key for key in state if key.endswith("/model")):
+        assert state[key].shape == state["params"].shape
+        assert np.abs(state[key] - state["params"]).max() > 1e-3
+
+
+def test_nobody_keeps_anything_where_everybody_goes_on_from_the_average(tmp_path):
+    words = ("algo=dp_erm", *ERM, "algo.broadcast_all=true", "rounds=2", "hydra.run.dir=run")
+    train(*words, cwd=tmp_path)
+    assert list(load_file(tmp_path / "run" / "checkpoint.safetensors")) == ["params"]
 
 
 def test_a_resumed_run_ends_with_the_same_bits(runs, cut):
@@ -77,10 +92,12 @@ def test_a_resumed_run_ends_with_the_same_bits(runs, cut):
 
 def test_whatever_is_forgotten_changes_the_end(runs, cut):
     """So a resumed run that ends with the same bits has brought all of it back."""
-    algo, folder = runs
-    checkpoint, whole = RunFolder(cut), (folder / "whole" / "model.safetensors").read_bytes()
+    checkpoint, whole = RunFolder(cut), (runs[1] / "whole" / "model.safetensors").read_bytes()
     saved = checkpoint.load_checkpoint()
-    for key in REMEMBERED[algo] - {"slot/output"}:  # the last iterate takes its place anyway
+    for key in saved.arrays.keys() - {
+        "params",
+        "slot/output",
+    }:  # the last iterate takes its place anyway
         forgotten = {**saved.arrays, key: np.zeros_like(saved.arrays[key])}
         checkpoint.save_checkpoint(replace(saved, arrays=forgotten))
         train(f"resume={cut}", "rounds=2", cwd=cut.parent)

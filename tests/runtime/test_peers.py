@@ -1,36 +1,39 @@
 """Runs without a server: every silo holds the state, makes its own broadcast and runs the global
-update."""
+update. After an aggregation without a sum: newly trained models, what peers remember, and the peers
+that are left."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.errors import ConfigError
 from fedpriv.parties.messages import size_of
+from fedpriv.rounds.query import Exchange
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.topology.groups import group_sizes
+from fedpriv.util.stopwatch import Stopwatch
 
-NINE = (*SMALL, "preset.n_silos=9", "rounds=3")
-CONVERGED = (
-    "aggregation=admm",
-    "aggregation.preset=null",
-    "aggregation.iterations=32",
-    "aggregation.beyond_safe=true",
-)
+SERVED = (*SMALL, "preset.n_silos=9", "rounds=6")
+NINE = (*SERVED, "aggregation=admm")
+CONVERGED = ("aggregation.preset=null", "aggregation.iterations=32", "aggregation.beyond_safe=true")
 
 
-def params_after(exp, rounds=3):
-    with prepare(exp) as prepared:
+def rounds_of(exp, *faults, rounds=3):
+    """Results of the rounds; the first exchange is the set-up, the third is round 2."""
+    with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
         state, results = prepared.state, []
         for number in range(1, rounds + 1):
             results.append(prepared.run_round(prepared.queries(number), state))
             state = results[-1].state
-        return state.params, results
+        return results, prepared
 
 
 @pytest.mark.parametrize(
@@ -45,8 +48,9 @@ def params_after(exp, rounds=3):
     ids=lambda words: words[0],
 )
 def test_peers_end_where_a_server_would(algo):
-    found, results = params_after(experiment(*NINE, *algo, *CONVERGED))
-    reference, _ = params_after(experiment(*NINE, *algo))
+    results, _ = rounds_of(experiment(*NINE, *algo, *CONVERGED))
+    served, _ = rounds_of(experiment(*SERVED, *algo))
+    found, reference = results[-1].state.params, served[-1].state.params
     # Sums that differ by 1e-16 may start the next training one float32 number apart, where they lie
     # between two.
     np.testing.assert_allclose(found, reference, rtol=1e-7, atol=1e-7 * np.abs(reference).max())
@@ -57,10 +61,8 @@ def test_peers_end_where_a_server_would(algo):
 
 def test_traffic_is_counted_to_the_byte_and_silos_are_sent_no_model():
     """Beside federated averaging with a server: a vector from each silo, and one down to each."""
-    exp = experiment(*NINE, "algo=fedavg", "aggregation=admm")
-    _, [result] = params_after(exp, 1)
-    with prepare(exp) as prepared:
-        size = prepared.plan.federation.n_parameters
+    [result], prepared = rounds_of(experiment(*NINE, "algo=fedavg"), rounds=1)
+    size = prepared.plan.federation.n_parameters
     head = 8 * size
     per_step = {
         step: sum(r["bytes"] for r in result.traffic if r["step"] == step) for step in range(9)
@@ -73,7 +75,7 @@ def test_traffic_is_counted_to_the_byte_and_silos_are_sent_no_model():
         overhead = per_step[step] - counted[step] * vectors * head
         assert 0 < overhead <= counted[step] * 250
         assert overhead % counted[step] == 0
-    _, [served] = params_after(experiment(*NINE, "algo=fedavg"), 1)
+    [served], _ = rounds_of(experiment(*SERVED, "algo=fedavg"), rounds=1)
     down = [row for row in served.traffic if row["party"] == "server"]
     up = [row for row in served.traffic if row["party"] != "server"]
     assert sum(row["messages"] for row in down) == sum(row["messages"] for row in up) == 9
@@ -82,7 +84,7 @@ def test_traffic_is_counted_to_the_byte_and_silos_are_sent_no_model():
 
 
 def test_a_silo_that_goes_on_from_another_state_ends_the_run():
-    with prepare(experiment(*NINE, "algo=fedavg", "aggregation=admm")) as prepared:
+    with prepare(experiment(*NINE, "algo=fedavg")) as prepared:
         silo = prepared.session.participants["silo3"]
         silo.state = silo.state.with_params(silo.state.params + 1e-9)
         with pytest.raises(RuntimeError, match="hold different states"):
@@ -99,46 +101,219 @@ class Moody(FedAvg):
 
 def test_a_global_update_that_differs_between_silos_ends_the_run():
     algo = Moody(local_epochs=1, batch_size=100, local_lr=0.1, global_lr=1.0)
-    exp = experiment(*NINE, "aggregation=admm", algo=algo)
+    exp = experiment(*NINE, algo=algo)
     with prepare(exp) as prepared, pytest.raises(RuntimeError, match="hold different states"):
         prepared.run_round(prepared.queries(1), prepared.state)
 
 
-@pytest.mark.parametrize("step", [0, 4, 8])
-def test_an_aborted_round_is_skipped_and_the_next_begins_with_all_in_one_state(step):
-    """In the last step some silos may have had the sum: they come back to the state that all agree
-    on."""
-    exp = experiment(*NINE, "algo=fedavg", "aggregation=admm", "preset.batch_size=7")
-    # The first exchange is the set-up, the third is round 2.
-    lost = Faulty(InProcess(), (drop(exchange=2, step=step, sender="silo3", receiver=None),))
-    params, results = params_after(replace(exp, engine=lost))
-    assert [result.aborted is None for result in results] == [True, False, True]
-    assert "silo3" in results[1].aborted
-    np.testing.assert_array_equal(results[1].state.params, results[0].state.params)
-    assert {row["query"] for row in results[2].traffic} == {"setup", "update"}
-    assert np.any(params != results[0].state.params)
-
-
-def test_a_resumed_run_is_the_same_run(tmp_path):
-    words = (*NINE, "algo=fedopt", "aggregation=admm")
-    whole, _ = params_after(experiment(*words))
-    with prepare(experiment(*words)) as prepared:
-        result = prepared.run_round(prepared.queries(1), prepared.state)
-        checkpoint = prepared.arrays(result.state)
-    with prepare(experiment(*words), checkpoint) as prepared:
-        state = prepared.state
-        for number in (2, 3):
-            state = prepared.run_round(prepared.queries(number), state).state
-    np.testing.assert_array_equal(state.params, whole)
-
-
 def test_certified_against_peers_only_with_noise(tmp_path):
-    import pandas as pd
-
     for words, finite in (("algo=fedavg", False), ("algo=uldp_naive", True)):
         folder = tmp_path / words
-        train(experiment(*NINE, words, "aggregation=admm", "rounds=1"), "", folder)
+        train(experiment(*NINE, words, "rounds=1"), "", folder)
         table = pd.read_csv(folder / "epsilon.csv")
         peers = table[(table["round"] == 1) & (table["observer"] == "silo")]
         assert bool(np.isfinite(peers["certified"]).all()) == finite
         assert set(table["observer"]) == {"released model", "silo"}
+
+
+def mean_after(exp, params, epochs, silos):
+    """The mean of what these silos make of `params` in so many epochs, without any exchange."""
+    words = ("aggregation=plain",)
+    algo = replace(exp.algo, local_epochs=epochs)
+    with prepare(
+        replace(exp, algo=algo, aggregation=experiment(*SMALL, *words).aggregation)
+    ) as prepared:
+        state, ends = prepared.state.with_params(params), []
+        for silo in silos:
+            [query] = prepared.queries(1)
+            query = replace(query, invited=(silo,), n_summed=1)
+            prepared.rehearse(query)
+            total, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
+            ends.append(params + total.vector)
+    return np.mean(ends, axis=0)
+
+
+@pytest.mark.parametrize("step", [0, 4, 8])
+def test_full_batches_train_an_epoch_longer_so_that_the_models_are_new(step):
+    """In the last step everybody may have had the sum: they come back to the state that all agree
+    on."""
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "algo.local_epochs=2")
+    results, prepared = rounds_of(exp, drop(exchange=2, step=step, sender="silo3"))
+    assert [result.aborted is None for result in results] == [True, False, True]
+    assert "silo3" in results[1].aborted
+    np.testing.assert_array_equal(results[1].state.params, results[0].state.params)
+    assert {row["query"] for row in results[2].traffic} == {"setup", "update"}
+    expected = mean_after(exp, results[0].state.params, 3, range(9))
+    np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
+    assert prepared.standing.failures == 0
+
+
+@dataclass(frozen=True)
+class Stubborn(FedAvg):
+    """It trains the same models again."""
+
+    def recipe(self, silo, query):
+        return super().recipe(silo, replace(query, exchange=Exchange()))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_models_that_training_makes_again_are_refused(keep):
+    """Also where silos remember something, and go back to what they remembered before."""
+    algo = Stubborn(
+        local_epochs=2, batch_size=1000, local_lr=0.1, global_lr=1.0, keep_optimizer=keep
+    )
+    exp = experiment(*NINE, "optimizer=adam", algo=algo)
+    results, _ = rounds_of(exp, drop(exchange=2, step=4, sender="silo3"))
+    assert results[0].aborted is None
+    assert "silo3" in results[1].aborted
+    assert "aborted aggregation" in results[2].aborted
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_what_silos_remember_of_a_query_without_a_sum_is_undone(step):
+    exp = experiment(*NINE, "algo=fedavg", "optimizer=adam", "algo.keep_optimizer=true")
+    faults = (drop(exchange=2, step=step, sender="silo3", receiver=None),)
+    with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
+        first = prepared.run_round(prepared.queries(1), prepared.state)
+        before = {name: dict(state) for name, state in prepared.standing.silo_states.items()}
+        second = prepared.run_round(prepared.queries(2), first.state)
+        assert second.aborted
+        prepared.set_up(3, [], second.state)
+        for name, participant in prepared.session.participants.items():
+            for slot, value in participant.checkpoint().items():
+                np.testing.assert_array_equal(value, before[name][slot])
+        assert prepared.run_round(prepared.queries(3), second.state).aborted is None
+
+
+def test_scaffold_goes_on_as_well():
+    exp = experiment(*NINE, *CONVERGED, "algo=scaffold")
+    results, prepared = rounds_of(exp, drop(exchange=2, step=8, sender="silo3"), rounds=4)
+    assert [result.aborted is None for result in results] == [True, False, True, True]
+    controls = [prepared.standing.silo_states[f"silo{k}"]["control"] for k in range(9)]
+    control = results[-1].state.slots["control"]
+    np.testing.assert_allclose(control, np.mean(controls, axis=0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("algo", "faults"),
+    [("fedopt", ()), ("fedavg", (drop(exchange=2, step=4, sender="silo3"),))],
+    ids=["whole", "aborted"],
+)
+def test_a_resumed_run_is_the_same_run(algo, faults):
+    """Also after an aborted round, of which the checkpoint knows."""
+    exp = experiment(*NINE, *CONVERGED, f"algo={algo}")
+    whole, _ = rounds_of(exp, *faults)
+    with prepare(replace(exp, engine=Faulty(InProcess(), faults))) as prepared:
+        state = prepared.state
+        for number in (1, 2):
+            state = prepared.run_round(prepared.queries(number), state).state
+        saved = prepared.arrays(state)
+    with prepare(exp, saved) as prepared:
+        result = prepared.run_round(prepared.queries(3), prepared.state)
+        np.testing.assert_array_equal(result.state.params, whole[2].state.params)
+        assert "failed" not in prepared.arrays(result.state)
+
+
+def silent_from(exchange, sender="silo3"):
+    return tuple(drop(exchange=number, sender=sender) for number in range(exchange, 40))
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_training_goes_on_with_the_peers_that_are_left_in_groups_made_anew():
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", "aggregation.least_peers=5")
+    results, prepared = rounds_of(exp, *silent_from(2), rounds=4)
+    assert [result.aborted is None for result in results] == [True, False, True, True]
+    assert prepared.standing.absent == {"silo3"}
+    left = [k for k in range(9) if k != 3]
+    expected = mean_after(exp, results[1].state.params, exp.algo.local_epochs + 1, left)
+    np.testing.assert_allclose(results[2].state.params, expected, rtol=1e-5, atol=1e-7)
+    assert group_sizes(8, 3) == (4, 4)
+    asked = [row for row in results[3].traffic if row["step"] == 0]
+    assert {row["party"]: row["messages"] for row in asked} == {f"silo{k}": 3 for k in left}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("aggregation.iterations=32",), ("aggregation.iterations=32", "aggregation.least_peers=9")],
+    ids=["not asked to", "too few are left"],
+)
+def test_otherwise_every_later_round_ends_without_a_sum(words):
+    exp = experiment(*NINE, *CONVERGED, "algo=fedavg", *words)
+    results, prepared = rounds_of(exp, *silent_from(2))
+    assert [result.aborted is None for result in results] == [True, False, False]
+    assert "silo3" in results[2].aborted
+    assert not prepared.standing.absent
+
+
+def test_peers_whose_groups_would_give_models_away_do_not_go_on():
+    """Eight peers fall into two groups of four, and have no second partition: two iterations would
+    determine models."""
+    exp = experiment(*NINE, "algo=fedavg", "aggregation.least_peers=5")
+    assert not exp.aggregation.abort_policy.continues_with(8)
+    assert exp.aggregation.abort_policy.continues_with(9)
+    results, _ = rounds_of(exp, *silent_from(2))
+    assert [result.aborted is None for result in results] == [True, False, False]
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+def test_with_fewer_peers_noise_shares_are_larger():
+    exp = experiment(*NINE, *CONVERGED, "algo=uldp_naive", "aggregation.least_peers=5")
+    _, prepared = rounds_of(exp, *silent_from(2))
+    [query] = prepared.queries(4)
+    addressed = prepared.addressed(query)
+    assert (query.n_summed, addressed.n_summed, len(addressed.invited)) == (8, 8, 8)
+
+
+@pytest.mark.parametrize("least", [3, 30])
+def test_noise_shares_of_the_fewest_peers_fit_the_range_of_messages(least):
+    words = ("preset.n_silos=30", "preset.n_users=30", f"aggregation.least_peers={least}")
+    exp = experiment(*NINE, *CONVERGED, *words, "randomness=system", "algo=uldp_sgd")
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1, prepared.silos[:least])
+    assert query.n_summed == least
+    noise = query.mechanism.noise_bound(least)
+    assert noise < query.encoding.bound < 2 * noise
+
+
+@pytest.mark.filterwarnings("ignore:round 3")
+@pytest.mark.parametrize(
+    "words", [("algo=uldp_avg_w",), ("algo=fedavg", "aggregation.average=records")], ids=str
+)
+def test_weights_from_counts_are_those_of_the_peers_that_are_left(words):
+    exp = experiment(*NINE, *CONVERGED, *words, "aggregation.least_peers=5")
+    with prepare(replace(exp, engine=Faulty(InProcess(), silent_from(2)))) as prepared:
+        state = prepared.state
+        # Round 3 loses the peer after it was charged; with noise it releases nothing then.
+        for number in (1, 2, 3, 4):
+            result = prepared.run_round(prepared.queries(number), state)
+            state = result.state
+        assert result.aborted is None
+        protocols = {name: party.protocol for name, party in prepared.session.participants.items()}
+        left = [protocols[name] for name in prepared.silos]
+        assert len(left) == 8
+        assert all(set(protocol.shares) == set(prepared.silos) for protocol in left)
+        if words[0] == "algo=uldp_avg_w":
+            counts = np.stack([protocol.weights for protocol in left]).sum(axis=0)
+            np.testing.assert_allclose(counts[counts > 0], 1.0, rtol=1e-12)
+        else:
+            assert sum(left[0].shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["minibatch_sgd", "spider"])
+def test_methods_that_draw_their_silos_go_on_without_lost_peers(method):
+    """Round 2 loses peers after it was charged, and so does round 3 before any message."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    exp = experiment(*NINE, *CONVERGED, f"algo={method}", *noise, "aggregation.least_peers=3")
+    faults = [drop(exchange=n, sender=f"silo{k}") for n in range(3, 40) for k in (3, 4, 5, 6)]
+    results, prepared = rounds_of(exp, *faults, rounds=6)
+    assert [result.aborted is None for result in results][-2:] == [True, True]
+    assert len(prepared.silos) == 5
+    [query, *_] = prepared.queries(6)
+    assert query.n_summed == 5
+
+
+def test_peers_do_not_leave_peers_out():
+    """Those would go on from an old model."""
+    noise = ("algo.calibration=given", "algo.noise_multiplier=5", "algo.observer=silo")
+    with pytest.raises(ConfigError, match=r"algo\.least_cohort=5: null: nobody would send"):
+        experiment(*NINE, *CONVERGED, "algo=minibatch_sgd", *noise, "algo.least_cohort=5")

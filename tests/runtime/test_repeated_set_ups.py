@@ -8,7 +8,6 @@ from runs import experiment
 from fedpriv.aggregation.private_weighting import server
 from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.errors import AggregationAbortedError
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop, forge
 
@@ -60,24 +59,6 @@ def test_silence_is_no_reason_for_another_set_up():
         assert [set_ups(result) for result in results] == [0, again]
 
 
-@pytest.mark.parametrize("aggregation", ["masked", "secagg"])
-def test_a_run_begins_though_one_message_of_its_set_up_is_lost(aggregation):
-    words = (*COUNTED, f"aggregation={aggregation}")
-    with pytest.warns(RuntimeWarning, match="repeating the set-up: no message from silo1"):
-        prepared = prepare(faulty(words, drop(exchange=0, sender="silo1")))
-    with prepared:
-        assert prepared.standing.ready
-        assert not prepared.run_round(prepared.queries(1), prepared.state).aborted
-
-
-def test_a_run_ends_where_the_same_is_missing_again():
-    with (
-        pytest.warns(RuntimeWarning, match="repeating the set-up"),
-        pytest.raises(AggregationAbortedError, match="no message from silo1"),
-    ):
-        prepare(faulty((*COUNTED, "aggregation=masked"), drop(sender="silo1")))
-
-
 def test_counts_that_are_refused_in_a_later_set_up_end_a_round_and_not_the_run(monkeypatch):
     """Honest counts do not change, so that somebody lies."""
 
@@ -112,16 +93,3 @@ def test_every_set_up_begins_a_session_of_its_own():
             names.append(prepared.standing.session_name)
         assert {len(name) for name in names} == {16}
         assert len(set(names)) == 3
-
-
-@pytest.mark.parametrize("known", [None, "a sum", 3.0], ids=str)
-def test_what_a_party_says_it_has_learned_is_checked(known, monkeypatch):
-    with prepare(experiment("aggregation=masked")) as prepared:
-        prepared.set_up(1, [])
-        run = prepared.session.run
-        monkeypatch.setattr(
-            prepared.session, "run", lambda *given: {**run(*given), "server": known}
-        )
-        result = prepared.run_round(prepared.queries(1), prepared.state)
-        assert "server" in result.aborted
-        assert result.state is prepared.state

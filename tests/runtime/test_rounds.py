@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from runs import experiment
 
+from fedpriv.algorithms.scaffold import Scaffold
 from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.gaussian import Gaussian
@@ -61,16 +62,28 @@ def test_each_of_them_must_cover_the_noise_shares():
         agreed({"silo0": total(1.0, 2.0), "silo1": total(1.0, 2.0, silos=("silo1",))})
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_one_parameter_that_is_no_number_ends_the_run(value, monkeypatch):
-    def spoiled(self, state, query, total, plan):
-        params = state.params.copy()
-        params[-1] = value
-        return replace(state, params=params)
+@pytest.mark.parametrize(
+    ("algo", "spoils"),
+    [
+        (UldpAvg, lambda state: state.params.__setitem__(-1, np.nan)),
+        (UldpAvg, lambda state: state.params.__setitem__(-1, np.inf)),
+        (Scaffold, lambda state: state.slots["control"].__setitem__(-1, np.nan)),
+    ],
+)
+def test_one_part_of_the_state_that_is_no_number_ends_the_run(algo, spoils, monkeypatch):
+    update = algo.global_update
 
-    monkeypatch.setattr(UldpAvg, "global_update", spoiled)
+    def spoiled(self, *given):
+        state = update(self, *given)
+        copied = {name: slot.copy() for name, slot in state.slots.items()}
+        state = replace(state, params=state.params.copy(), slots=copied)
+        spoils(state)
+        return state
+
+    monkeypatch.setattr(algo, "global_update", spoiled)
+    name = "uldp_avg" if algo is UldpAvg else "scaffold"
     with (
-        prepare(experiment("algo=uldp_avg")) as prepared,
+        prepare(experiment(f"algo={name}")) as prepared,
         pytest.raises(DivergedError, match="round 1: "),
     ):
         prepared.run_round(prepared.queries(1), prepared.state)
@@ -99,3 +112,39 @@ def test_no_query_begins_before_a_set_up_that_everybody_has_ended():
         assert prepared.standing.ready
         again = prepared.run_round(prepared.queries(6), result.state)
         assert {line["query"] for line in again.traffic} == {"update"}
+
+
+def covering(places):
+    """What a server says of the sum if it covers the silos at these places of those invited."""
+    return lambda known: replace(known, silos=tuple(known.silos[place] for place in places))
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (covering((0, 1, 2)), None),
+        (covering((0, 1)), "the sum covers 2 silos instead of 3"),
+        (covering((0, 1, 1)), "server"),
+        (covering(()), "the sum covers 0 silos instead of 3"),
+        (lambda known: None, "server"),
+        (lambda known: "a sum", "server"),
+        (lambda known: 3.0, "server"),
+    ],
+)
+def test_what_a_party_says_it_has_learned_is_checked(says, why, monkeypatch):
+    """A sum that covers other silos than its noise is sized for is released by nobody."""
+    with prepare(experiment("algo=uldp_avg", "aggregation=masked")) as prepared:
+        run = prepared.session.run
+
+        def lying(tasks, traffic):
+            known = run(tasks, traffic)
+            return known | {"server": says(known["server"])}
+
+        monkeypatch.setattr(prepared.session, "run", lying)
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        if why is None:
+            assert result.aborted is None
+            assert not np.array_equal(result.state.params, prepared.state.params)
+        else:
+            assert why in result.aborted
+            assert result.state is prepared.state

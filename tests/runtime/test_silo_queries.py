@@ -1,13 +1,19 @@
 """What a silo makes of a query, step by step: what it trains, reports, remembers, and undoes."""
 
-import pytest
+from dataclasses import replace
 
+import numpy as np
+import pytest
+from queries import query_for
+
+from fedpriv.aggregation.plain import Plain
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.post import Expected, Post
-from fedpriv.rounds.query import SUMMED, Query, Summed
+from fedpriv.parties.signer import CHECKSUM
+from fedpriv.rounds.query import SUMMED, Asked, Query, Summed, Total
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
-from fedpriv.runtime.helper import SumMembership
+from fedpriv.runtime.helper import HelperParticipant, SumMembership
 from fedpriv.runtime.prepared_run import next_session
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -102,3 +108,34 @@ def test_a_silo_that_is_never_told_ends_the_query():
     assert next(waiting) == {}
     with pytest.raises(AggregationAbortedError, match="silo0 has not been told who is in the sum"):
         waiting.send({})
+
+
+class Done:
+    """A protocol that has its sum."""
+
+    signer = CHECKSUM
+
+    def query(self, query, broadcast):
+        yield from ()
+        return Total(np.zeros(1), ("silo0", "silo1"))
+
+
+@pytest.mark.parametrize("announces", [True, False])
+@pytest.mark.parametrize("stateful", [True, False])
+def test_silos_are_told_who_is_in_a_sum_where_they_remember_something_of_it(announces, stateful):
+    """By the one helper that tells, and nobody else: silos that remember nothing wait for no such
+    message."""
+    helper = object.__new__(HelperParticipant)
+    helper.name, helper.announces, helper.protocol = "server", announces, Done()
+    query = replace(query_for(Plain(), 2), asked=Asked(stateful=stateful))
+    sent = [receiver for mail in helper.answer(query, None) for receiver in mail]
+    assert set(sent) == ({"silo0", "silo1"} if announces and stateful else set())
+
+
+def test_all_silos_of_a_process_hold_one_tuple_of_names():
+    # Ten thousand copies of ten thousand names took 15 GB.
+    with prepare(experiment(*SMALL, "algo=uldp_avg")) as run:
+        names = run.settings.silos
+        assert run.silos is names
+        for silo in map(run.session.participants.get, names):
+            assert silo.present is silo.protocol.silos is names

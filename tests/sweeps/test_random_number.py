@@ -1,6 +1,7 @@
 """Sweeps with a random number of runs: what is drawn, that it stays, and what the choice of the
 best costs."""
 
+import io
 import json
 import shutil
 from collections import Counter
@@ -111,44 +112,43 @@ def test_another_sweep_is_refused_there(swept):
     assert "holds another sweep's draw" in done.stderr
 
 
+def status(**facts):
+    return "status.json", lambda text: json.dumps(json.loads(text) | facts)
+
+
+def doubled_rate(text):
+    config = yaml.safe_load(text)
+    config["algo"]["local_lr"] *= 2
+    return yaml.safe_dump(config)
+
+
+def spent(text):
+    table = pd.read_csv(io.StringIO(text))
+    table["certified"] *= 10
+    return table.to_csv(index=False)
+
+
+REPEATED = {"randomness": "system", "dp_valid": True, "repeated_rounds": {"1": 1}}
+
+
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        ({"state": "interrupted"}, "not covered"),
-        ({"rounds": 3}, "have other rounds than planned"),
-        (
-            {"randomness": "system", "dp_valid": True, "repeated_rounds": {"1": 1}},
-            "repeated rounds after an interruption",
-        ),
+        (status(state="interrupted"), "not covered"),
+        (status(rounds=3), "have other rounds than planned"),
+        (status(**REPEATED), "repeated rounds after an interruption"),
+        (("config.yaml", doubled_rate), "not covered: 0 has other settings than drawn: algo"),
+        (("epsilon.csv", spent), "not covered: these runs spent more than the draw planned: 0"),
     ],
-    ids=["missing", "longer", "repeated"],
+    ids=["missing", "longer", "repeated", "other settings", "spent more"],
 )
 def test_what_was_not_planned_is_not_covered(swept, tmp_path, edit, says):
     folder = shutil.copytree(swept[0], tmp_path / "sweep")
-    status = folder / "0" / "status.json"
-    status.write_text(json.dumps(json.loads(status.read_text()) | edit))
+    name, change = edit
+    path = folder / "0" / name
+    path.write_text(change(path.read_text()))
     [selection] = fedpriv.load(folder).report().selections
     assert says in selection.cost
-
-
-def test_a_run_with_other_settings_than_drawn_is_not_covered(swept, tmp_path):
-    folder = shutil.copytree(swept[0], tmp_path / "sweep")
-    path = folder / "0" / "config.yaml"
-    config = yaml.safe_load(path.read_text())
-    config["algo"]["local_lr"] *= 2
-    path.write_text(yaml.safe_dump(config))
-    [selection] = fedpriv.load(folder).report().selections
-    assert selection.cost == "not covered: 0 has other settings than drawn: algo"
-
-
-def test_a_run_that_spent_more_than_planned_is_not_covered(swept, tmp_path):
-    folder = shutil.copytree(swept[0], tmp_path / "sweep")
-    path = folder / "0" / "epsilon.csv"
-    table = pd.read_csv(path)
-    table["certified"] *= 10
-    table.to_csv(path, index=False)
-    [selection] = fedpriv.load(folder).report().selections
-    assert selection.cost == "not covered: these runs spent more than the draw planned: 0"
 
 
 @pytest.mark.parametrize(
