@@ -13,7 +13,7 @@ Edit = tuple[str, str]
 
 GROUPS = "reports/test_groups.py reports/test_summary.py"
 REPORTS = "reports/test_report.py reports/test_summary.py"
-FOLDERS = "runs/test_open_for_resume.py runs/test_folder.py"
+FOLDERS = "runs/test_open_for_resume.py"
 
 PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
     "fedpriv/reports/groups.py": (

@@ -104,7 +104,7 @@ FURTHER = (
     ("fedpriv/runs/checkpoint.py", "runs/test_resumed_state.py"),
     (
         "fedpriv/rounds/query.py",
-        "rounds/test_plan.py runtime/test_covered.py conformance/test_aggregations.py",
+        "rounds/test_plan.py runtime/test_rounds.py conformance/test_aggregations.py",
     ),
     (
         "fedpriv/rounds/plan.py",
@@ -112,7 +112,7 @@ FURTHER = (
     ),
     (
         "fedpriv/runtime/prepare.py",
-        "algorithms/test_local_only.py runs/test_aborted_rounds.py runs/test_resumed_state.py "
+        "algorithms/test_local_only.py runs/test_lost_parties.py runs/test_resumed_state.py "
         "test_cli_bad_input.py "
         "training/test_select.py data/test_writers.py runtime",
     ),
@@ -122,7 +122,7 @@ FURTHER = (
     ),
     (
         "fedpriv/*",
-        "runtime rounds/test_plan.py algorithms/test_uldp.py runs/test_aborted_rounds.py "
+        "runtime rounds/test_plan.py algorithms/test_uldp.py runs/test_lost_parties.py "
         "runs/test_resumed_state.py",
     ),
 )
