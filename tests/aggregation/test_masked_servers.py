@@ -177,13 +177,10 @@ def check(seed):
     return len(learned), coalition.refusals
 
 
-def test_random_servers_learn_the_sum_of_all_honest_silos_alone():
-    found = [check(seed) for seed in range(40)]
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 2540), marks=pytest.mark.slow)], ids=str
+)
+def test_random_servers_learn_the_sum_of_all_honest_silos_alone(seeds):
+    found = [check(seed) for seed in seeds]
     assert sum(learned for learned, _ in found) > 10
     assert sum(refusals for _, refusals in found) > 10
-
-
-@pytest.mark.slow
-def test_two_and_a_half_thousand_random_servers():
-    for seed in range(40, 2540):
-        check(seed)

@@ -155,15 +155,6 @@ def test_anything_passes_or_is_refused_and_nothing_else_is_raised(kind, message)
         kind.check(message)
 
 
-@given(st.integers(0, 4), st.binary(max_size=5))
-def test_bytes_pass_when_they_are_as_many(size, message):
-    if len(message) == size:
-        Raw(size).check(message)
-    else:
-        with pytest.raises(SchemaError):
-            Raw(size).check(message)
-
-
 @given(arrays(np.float64, 3))
 def test_numbers_pass_when_they_lie_within_the_bounds(message):
     inside = all(0.0 <= number <= 1.0 for number in message.tolist())

@@ -4,7 +4,7 @@ import scripted_parties as play
 
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.messages import MessageError, encode
-from fedpriv.parties.traffic import Letter, Traffic
+from fedpriv.parties.traffic import Traffic
 
 SIZE = len(encode(np.ones(3)))
 
@@ -33,18 +33,6 @@ def test_counts_what_each_party_sends_in_each_step():
         dict(zip(columns, (4, "update", 0, "b", 1, SIZE))),
         dict(zip(columns, (4, "update", 1, "server", 2, 2 * SIZE))),
     ]
-
-
-def test_keeps_a_transcript():
-    traffic = traffic_of(a_sum(), keep=True)
-    assert [letter[:3] for letter in traffic.transcript] == [
-        (0, "a", "server"),
-        (0, "b", "server"),
-        (1, "server", "a"),
-        (1, "server", "b"),
-    ]
-    assert isinstance(traffic.transcript[0], Letter)
-    np.testing.assert_array_equal(traffic.transcript[2].message, 3 * np.ones(3))
 
 
 def test_one_traffic_may_count_several_exchanges():

@@ -1,7 +1,6 @@
 """Secure sums on a sparse graph: exact or none, and nothing else for a server that cheats."""
 
 import re
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,13 +12,9 @@ from secure_sums import OnRing, leaving, names, parties, ready, refused, total_o
 from watched_rounds import SecAggRound
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.aggregation.secagg import aggregation as secagg
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.graph import Complete, RingGraph, Sparse
 from fedpriv.aggregation.secagg.messages import session_of
-from fedpriv.aggregation.secagg.server import Collector
-from fedpriv.aggregation.secagg.silo import Member
-from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.query import Broadcast
@@ -264,39 +259,6 @@ def test_a_silo_left_out_does_not_answer_for_the_set(protocols):
     refused(
         says(protocols, SERVER, "MaskedInputCollection", swap), "it is asked about a set without it"
     )
-
-
-def test_masks_for_different_sharers_do_not_cancel(protocols):
-    """A server that tells one silo of another set of sharers gets nothing that it could use from
-    that silo."""
-    members = {}
-
-    class Told(Member):
-        def masked_input(self, letters):
-            members[self.name] = self
-            shared, sealed = letters
-            stranger = min(set(self.roster) - set(self.graph.around(self.name)))
-            if self.name == "silo0":
-                shared = shared & (np.array(sorted(self.roster)) != stranger)
-            return super().masked_input((shared, sealed))
-
-    def first(collector, delivered):
-        return sorted(delivered)[
-            : collector.terms.cohort
-        ]  # silo0 among them: else nobody asks for its signature
-
-    with patch.object(secagg, "Member", Told), patch.object(Collector, "choose", first):
-        refused(parties(protocols, VECTORS), "refuse")  # silo0 signs what the others do not
-
-    def masks(name, peer):
-        return add_masks(
-            np.zeros(4, np.uint64), [members[name].pairs[peer]], purpose=members[name].purpose
-        )
-
-    for peer in members["silo0"].pairs:
-        assert (masks("silo0", peer) != masks(peer, "silo0")).all()
-        for other in members[peer].pairs.keys() - {"silo0"}:
-            np.testing.assert_array_equal(masks(peer, other), masks(other, peer))
 
 
 def test_a_forged_signature_is_found_by_who_checks_it():

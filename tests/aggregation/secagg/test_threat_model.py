@@ -8,7 +8,7 @@ import pytest
 from cheating_server import aggregation_of
 from secure_sums import names
 from server_evaluator import Claim, ServerView, Setting, Witnesses
-from strategies_of_servers import split, two_sessions, two_sets
+from strategies_of_servers import split, two_sets
 from views_of_servers import (
     SPLITTABLE,
     a_view_leaks,
@@ -120,27 +120,16 @@ def test_defaults_of_exact_noise_are_safe_and_certify_what_stays(silos):
     assert most >= 0
 
 
-def check_verdicts(silos):
-    splittable = set()
-    for setting in settings_of(silos):
-        if not setting.safe:
-            continue
-        for witnesses in Witnesses:
-            if a_view_of_types_leaks(setting, witnesses):
-                assert witnesses is Witnesses.DELIVERED, setting
-                splittable.add((setting.cohort, setting.threshold, setting.colluding))
-    assert splittable == SPLITTABLE[silos]
-
-
-@pytest.mark.parametrize("silos", [3, 4])
+@pytest.mark.parametrize(
+    "silos", [3, 4, *(pytest.param(silos, marks=pytest.mark.slow) for silos in (5, 6))]
+)
 def test_verdicts_of_a_search(silos):
-    check_verdicts(silos)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("silos", [5, 6])
-def test_verdicts_of_a_longer_search(silos):
-    check_verdicts(silos)
+    splittable = set()
+    for setting, witnesses in product(settings_of(silos), Witnesses):
+        if setting.safe and a_view_of_types_leaks(setting, witnesses):
+            assert witnesses is Witnesses.DELIVERED, setting
+            splittable.add((setting.cohort, setting.threshold, setting.colluding))
+    assert splittable == SPLITTABLE[silos]
 
 
 def test_two_sets_are_read_wherever_the_rule_does_not_hold():
@@ -157,14 +146,6 @@ def test_splits_leak_by_a_known_rule_and_only_without_receipts():
             assert split(setting, Witnesses.DELIVERED).leaks == known, setting
             assert not split(setting, Witnesses.CHOSEN).leaks, setting
             assert not split(setting).leaks, setting
-
-
-def test_two_sessions_side_by_side_read_two_sums_of_few_candidates():
-    setting = Setting(silos=8, candidates=4, cohort=4, threshold=3)
-    view = two_sessions(setting)
-    assert view.learned() == [frozenset(f"silo{i}" for i in half) for half in ("0123", "4567")]
-    assert not setting.safe
-    assert setting.nearest() == replace(setting, candidates=5, cohort=5)
 
 
 def test_a_setting_is_accepted_if_and_only_if_it_is_safe():
