@@ -34,38 +34,45 @@ def parties(protocols, vectors):
     )
 
 
+def said_in(cast):
+    """What each silo says, by name."""
+    said = {name: [] for name in SILOS}
+    run(cast | {name: noting(cast[name], said[name]) for name in SILOS})
+    return said
+
+
 def test_the_server_sees_every_message():
     vectors = np.random.default_rng(0).normal(size=(3, 4))
-    cast, said = parties(ready(), vectors), {name: [] for name in SILOS}
-    run(cast | {name: noting(cast[name], said[name]) for name in SILOS})
+    said = said_in(parties(ready(), vectors))
     for name, vector in zip(SILOS, vectors):
         np.testing.assert_array_equal(said[name][-1][SERVER], vector)
 
 
 def test_the_server_is_told_counts_where_weights_depend_on_them():
-    protocols, said = Protocols(Plain(), (0, 1, 2), RecordWeighting()), {name: [] for name in SILOS}
-    cast = protocols.setup(COUNTS)
-    run(cast | {name: noting(cast[name], said[name]) for name in SILOS})
+    said = said_in(Protocols(Plain(), (0, 1, 2), RecordWeighting()).setup(COUNTS))
     for name, counts in zip(SILOS, COUNTS):
         np.testing.assert_array_equal(said[name][0][SERVER], counts)
 
 
-def test_a_silo_can_send_any_finite_vector():
-    protocols, far = ready(), np.array([1e9, 0.0])
+def sum_with(moved):
+    """The sum of zeros when one silo adds something to its message."""
+    protocols = ready()
     cast = parties(protocols, np.zeros((3, 2)))
-    protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + far})
-    np.testing.assert_array_equal(run(cast)[SERVER].vector, far)
+    protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + moved})
+    return run(cast)[SERVER].vector
+
+
+def test_a_silo_can_send_any_finite_vector():
+    far = np.array([1e9, 0.0])
+    np.testing.assert_array_equal(sum_with(far), far)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_a_silo_that_sends_no_number_is_named(number):
-    protocols = ready()
-    cast = parties(protocols, np.zeros((3, 2)))
-    protocols.says(cast, "silo1", MESSAGE, lambda sent: {SERVER: sent[SERVER] + number})
     with pytest.raises(
         AggregationAbortedError, match="a message of silo1 is refused: a number that is not finite"
     ):
-        run(cast)
+        sum_with(number)
 
 
 def test_a_server_can_give_two_silos_all_of_a_user():

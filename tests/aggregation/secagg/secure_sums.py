@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from parties_of_generators import Protocols, dropping, run
 from queries import SYSTEM, query_for
 
@@ -49,6 +50,20 @@ def parties(protocols, vectors, round=1, *, place=0, streams=SYSTEM):
         protocols.aggregation, len(vectors), round, place=place, streams=streams, size=size
     )
     return protocols.query(query, updates)
+
+
+@st.composite
+def schedules(draw, kind=SecAgg, least=1, everybody=False):
+    """Terms, who sends how many messages before dropping out, and the seed of the server's draws.
+    least: of silos. everybody: all silos are candidates."""
+    silos = draw(st.integers(least, 6))
+    candidates = silos if everybody else draw(st.integers(silos // 2 + 1, silos))
+    cohort = draw(st.integers(silos // 2 + 1, candidates))
+    threshold = draw(st.integers(candidates // 2 + 1, cohort))
+    count = st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0])
+    sends = draw(st.lists(count, min_size=silos, max_size=silos))
+    aggregation = kind(threshold=threshold, cohort=cohort, candidates=candidates)
+    return aggregation, sends, draw(st.integers(0, 2**20))
 
 
 def leaving(silo, sends):

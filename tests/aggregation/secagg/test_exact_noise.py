@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from parties_of_generators import noting, run
 from queries import SYSTEM, query_for
 from runs import experiment
-from secure_sums import PHASES, leaving, names, ready, refused, total_of
+from secure_sums import PHASES, leaving, names, ready, refused, schedules, total_of
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
@@ -65,9 +64,6 @@ class Sum:
     def lies(self, name, change, phase=REVEAL):
         self.protocols.says(self.cast, name, phase, lambda sent: {SERVER: change(sent[SERVER])})
 
-    def refused(self, match):
-        refused(self.cast, match)
-
     def kept_noise(self, summed):
         """Without the parts that are too much, each drawn from its own secret here."""
         least, most = self.noise.least, self.noise.most
@@ -87,16 +83,7 @@ class Sum:
         return total
 
 
-@st.composite
-def schedules(draw):
-    """Terms, who sends how many messages before dropping out, and a seed."""
-    silos = draw(st.integers(2, 6))
-    threshold = draw(st.integers(silos // 2 + 1, silos))
-    cohort = draw(st.integers(threshold, silos))
-    sends = draw(
-        st.lists(st.sampled_from([5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
-    )
-    return SecAggExactNoise(threshold=threshold, cohort=cohort), sends, draw(st.integers(0, 2**20))
+SCHEDULES = schedules(SecAggExactNoise, least=2, everybody=True)
 
 
 def check(schedule):
@@ -105,7 +92,7 @@ def check(schedule):
     left = [{name for name in sum_.names if sum_.sends[name] > phase} for phase in range(5)]
     for phase, least in enumerate([aggregation.cohort] * 3 + [aggregation.threshold] * 2):
         if len(left[phase]) < least:
-            sum_.refused(PHASES[phase])
+            refused(sum_.cast, PHASES[phase])
             return
     total, summed = total_of(sum_.cast), left[2]
     assert set(total.silos) == summed
@@ -115,14 +102,14 @@ def check(schedule):
 
 
 @settings(max_examples=40)
-@given(schedules())
+@given(SCHEDULES)
 def test_any_dropouts_give_everybody_who_delivered_under_the_noise_that_stays(schedule):
     check(schedule)
 
 
 @pytest.mark.slow
 @settings(max_examples=1000)
-@given(schedules())
+@given(SCHEDULES)
 def test_a_thousand_dropout_schedules(schedule):
     check(schedule)
 
@@ -233,14 +220,14 @@ def test_a_survivor_that_lies_about_surplus_noise_is_named(lie):
     sends, liar, change, why = LIES[lie]
     sum_ = Sum(FIVE, sends)
     sum_.lies(liar, lambda said: change(said, sum_))
-    sum_.refused(why)
+    refused(sum_.cast, why)
 
 
 def test_a_survivor_that_commits_to_other_noise_than_it_lets_go_of_is_named():
     sum_ = Sum(FIVE, [5] * 5)
     end = sum_.noise.chain(bytes(32))[-1]
     sum_.lies("silo1", lambda said: (said[0][:32] + end, said[1]), PHASES[1])
-    sum_.refused("a message of silo1 is refused: the secret of its surplus noise")
+    refused(sum_.cast, "a message of silo1 is refused: the secret of its surplus noise")
 
 
 def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
@@ -251,7 +238,7 @@ def test_silos_refuse_a_sum_over_fewer_than_they_noise_for():
         PHASES[2],
         lambda sent: {name: (said[0], said[0][:2], {}) for name, said in sent.items()},
     )
-    sum_.refused("refuses: a sum over 2 silos")
+    refused(sum_.cast, "refuses: a sum over 2 silos")
 
 
 def test_a_silo_that_adds_no_noise_is_not_found_and_its_share_is_missing():

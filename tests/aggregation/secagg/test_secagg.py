@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from parties_of_generators import noting
 from scipy.stats import chisquare
-from secure_sums import PHASES, leaving, names, parties, ready, total_of
+from secure_sums import PHASES, leaving, names, parties, ready, schedules, total_of
 
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
@@ -12,25 +11,6 @@ from fedpriv.aggregation.secagg.messages import sharing_digest
 from fedpriv.crypto.prg import add_masks
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.util.streams import Streams
-
-
-@st.composite
-def schedules(draw):
-    """Terms, who sends how many messages before dropping out, and the seed of the server's
-    draws.
-    """
-    silos = draw(st.integers(1, 6))
-    candidates = draw(st.integers(silos // 2 + 1, silos))
-    cohort = draw(st.integers(silos // 2 + 1, candidates))
-    threshold = draw(st.integers(candidates // 2 + 1, cohort))
-    sends = draw(
-        st.lists(st.sampled_from([5, 5, 5, 5, 5, 4, 3, 2, 1, 0]), min_size=silos, max_size=silos)
-    )
-    return (
-        SecAgg(threshold=threshold, cohort=cohort, candidates=candidates),
-        sends,
-        draw(st.integers(0, 2**20)),
-    )
 
 
 def expected(aggregation, sends, seed):
