@@ -55,7 +55,7 @@ def test_any_other_use_loads_the_package_once_with_the_same_events(use):
         "import dp_accounting\n"
         "from dp_accounting.privacy_accountant import NeighboringRelation\n"
         "from dp_accounting.pld import PLDAccountant\n"
-        "assert dp_accounting is sys.modules['dp_accounting'] is not dp\n"
+        "assert dp_accounting is sys.modules['dp_accounting'] is dp\n"
         "assert dp_accounting.__file__ and dp_accounting.GaussianDpEvent is type(event)\n"
         "relation = dp_accounting.NeighboringRelation\n"
         "assert NeighboringRelation is relation is dp.NeighboringRelation\n"
