@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 class Stopwatch:
@@ -34,13 +31,3 @@ class Stopwatch:
         """Add `seconds` that were measured elsewhere, while the surrounding phase waited."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._inner += seconds
-
-    def timed(self, name: str, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items, and add the time that each takes to phase `name`."""
-        while True:
-            with self.phase(name):
-                try:
-                    item = next(items)
-                except StopIteration:
-                    return
-            yield item

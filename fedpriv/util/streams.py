@@ -27,7 +27,6 @@ GAMMA = 0x9E3779B97F4A7C15
 """SplitMix64's step from one counter to the next."""
 FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """SplitMix64's multipliers."""
-MASK = 2**64 - 1
 
 DIRECT_BYTES = 4096
 """Fewer bytes come directly from the operating system. For more, a cipher is faster."""
@@ -160,14 +159,6 @@ def branch(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:
     0 on), broadcast against each other. Each number can be used as a key."""
     steps = np.atleast_1d(np.asarray(counters, dtype=np.uint64)) + np.uint64(1)
     return mix64(keys + np.uint64(GAMMA) * steps)
-
-
-def branch_one(key: int, counter: int) -> int:
-    """`branch` of a single key and counter: arrays of one number take ten times as long."""
-    z = key + GAMMA * (counter + 1) & MASK
-    z = (z ^ z >> 30) * FACTORS[0] & MASK
-    z = (z ^ z >> 27) * FACTORS[1] & MASK
-    return z ^ z >> 31
 
 
 class SystemGenerator:

@@ -25,7 +25,7 @@ from fedpriv.training.random_words import (
     threshold,
 )
 from fedpriv.training.vectors import flatten, load
-from fedpriv.util.streams import Streams, branch, branch_one
+from fedpriv.util.streams import Streams, branch
 
 STREAMS, ROUND, PARTY = Streams(7), 3, "silo-1"
 
@@ -208,9 +208,8 @@ def by_copies(model, theta, data, task, recipe):
                 ranks = branch(branch(order[None], epoch), np.arange(n))
                 rows = torch.arange(start, stop)[np.argsort(ranks) if n > size else slice(None)]
                 for place, batch in enumerate(rows.split(size)):
-                    seed_generators(
-                        theta.device, branch_one(branch_one(int(drop), epoch), place) >> 1
-                    )
+                    [seed] = branch(branch(drop[None], epoch), place).tolist()
+                    seed_generators(theta.device, seed >> 1)
                     optimizer.zero_grad()
                     weight = torch.full((len(batch),), 1 / len(batch))
                     task.loss(own(data.x[batch]), data.y[batch], weight).backward()

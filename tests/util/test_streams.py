@@ -14,7 +14,6 @@ from fedpriv.util.streams import (
     Streams,
     SystemGenerator,
     branch,
-    branch_one,
     mix64,
 )
 
@@ -65,12 +64,6 @@ def test_a_units_coins_are_uniform_and_its_own():
         assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 5 / one.size**0.5
     some = Streams(3).unit_coins("record sample", 5, "silo1", units[7::100])
     np.testing.assert_array_equal(some(99), drawn[99, 7::100])
-
-
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
-def test_a_single_branch_is_that_of_an_array(key, counter):
-    [expected] = branch(np.array([key], dtype=np.uint64), counter).tolist()
-    assert branch_one(key, counter) == expected
 
 
 def test_branches_of_a_key_are_splitmix64():

@@ -21,7 +21,7 @@ from fedpriv.training.trainers.base import (
     memory_budget,
 )
 from fedpriv.training.vectors import backward, taken_gradient
-from fedpriv.util.streams import branch_one
+from fedpriv.util.streams import branch
 
 
 class Plain(TorchTrainer):
@@ -67,7 +67,7 @@ class Plain(TorchTrainer):
         for leaf, own in zip(self.leaves, parameters):
             leaf.data = own[0]
             leaf.grad = None
-        seed = branch_one(branch_one(int(keys[0]), batch.epoch), batch.place)
+        [seed] = branch(branch(keys[:1], batch.epoch), batch.place).tolist()
         seed_generators(batch.x.device, seed >> 1)
         with torch.enable_grad():
             outputs = self.module(batch.x[0].clone())  # which the network may overwrite

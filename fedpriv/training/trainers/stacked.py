@@ -25,7 +25,7 @@ from fedpriv.training.trainers.base import (
     memory_budget,
 )
 from fedpriv.training.vectors import call
-from fedpriv.util.streams import branch_one
+from fedpriv.util.streams import branch
 
 COPIES = 5
 """How many copies of a row's activations autograd holds at its peak; measured."""
@@ -79,7 +79,7 @@ class Stacked(TorchTrainer):
             return self.train(users, memory)
 
     def gradients(self, parameters: list[Tensor], batch: Batch, keys: np.ndarray) -> list[Tensor]:
-        seed = branch_one(branch_one(int(keys[0]), batch.epoch), batch.place)
+        [seed] = branch(branch(keys[:1], batch.epoch), batch.place).tolist()
         seed_generators(batch.x.device, seed >> 1)
         named = dict(zip(self.names, parameters))
         found = self.gradient(named, batch.x.clone(), batch.y, batch.weight)
