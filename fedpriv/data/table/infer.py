@@ -137,11 +137,6 @@ def _label(cells: Cells, table: TableSettings) -> Label:
         if low == high:
             raise DataError(f"{where}: only one value, {low:g}: nothing can be learned")
         return Label(name, REGRESSION, range=(low, high))
-    _refuse_classes(where, texts)
-    return Label(name, CLASSIFICATION, tuple(sorted(texts, key=float) if finite else texts))
-
-
-def _refuse_classes(where: str, texts: list[str]) -> None:
     if not 2 <= len(texts) <= MOST_CLASSES:
         raise DataError(f"{where}: {len(texts)} different labels; from 2 to {MOST_CLASSES} classes")
     first: dict[str, str] = {}
@@ -151,3 +146,4 @@ def _refuse_classes(where: str, texts: list[str]) -> None:
             raise DataError(
                 f"{where}: the classes {other:.40} and {text:.40} may be one: write one"
             )
+    return Label(name, CLASSIFICATION, tuple(sorted(texts, key=float) if finite else texts))

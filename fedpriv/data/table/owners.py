@@ -30,20 +30,6 @@ ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+")
 """A number as spreadsheets and floats write it when it is long: 1.23457E+11."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """The names in a column.
-
-    code: (n,) number of each row's name, -1 where it is missing.
-    names: the names by number, ascending.
-    pairs: pairs of spellings that may mean the same: taken as one, or kept apart.
-    """
-
-    code: np.ndarray
-    names: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...] = ()
-
-
 def same_form(text: str) -> str:
     """The form in which spellings of one name are equal: letters without their case, no spaces, no
     zeros before a number, no decimals of zeros.
@@ -59,9 +45,16 @@ def same_form(text: str) -> str:
     return re.sub(r"(?<![\d.])0+(?=\d)", "", plain)
 
 
-def names_of(cells: Cells, column: str, rule: str) -> Names:
-    """The names in a column of texts. Raises DataError for names that may mean the same under the
-    rule "refuse", and for texts that stand for nobody in particular."""
+def names_of(
+    cells: Cells, column: str, rule: str, notes: list[str]
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The number (n,) of each row's name, -1 where it is missing, and the names by number,
+    ascending. Raises DataError for names that may mean the same under the rule "refuse", and for
+    texts that stand for nobody in particular.
+
+    notes: gets a line on names that may mean the same; names are not in it, because notes go to a
+        run's log.
+    """
     cells.refuse(
         column,
         lambda text: text.casefold() in PLACEHOLDERS,
@@ -87,9 +80,12 @@ def names_of(cells: Cells, column: str, rule: str) -> Names:
             f"it may be the same as {one!r}{more}: clean the column, or set data.similar_ids to "
             "merge (they are one) or keep (they are not)",
         )
+    if pairs:
+        what = "are taken as one" if rule == MERGE else "are kept apart"
+        notes.append(f"column {column}: {len(pairs)} pairs that may be the same {what}")
     texts = [one for one, _ in alike] if rule == MERGE else spelt
     names = tuple(sorted(set(texts)))
-    return Names(places_of(texts, cells.frame[column].cat.codes, names), names, pairs)
+    return places_of(texts, cells.frame[column].cat.codes, names), names
 
 
 @dataclass(frozen=True)
@@ -129,17 +125,16 @@ def owners_of(
     notes: list[str] = []
     held = None
     if silo is not None:
-        found = _names(cells, silo, table.similar_ids, notes)
-        silos = silos or found.names
-        held = places_of(found.names, found.code, silos)
+        code, names = names_of(cells, silo, table.similar_ids, notes)
+        silos = silos or names
+        held = places_of(names, code, silos)
         if (held == -2).any():
             allowed = f"not in the public list: {', '.join(silos[:5])}, ..."
             raise cells.error(silo, held == -2, allowed)
     if user is None:
         keys = row_keys(cells)
         return Owners(np.arange(len(keys)), keys, held, silos, tuple(notes))
-    named = _names(cells, user, table.similar_ids, notes)
-    number, keys = named.code, named.names
+    number, keys = names_of(cells, user, table.similar_ids, notes)
     if len(keys) == len(cells.frame):
         notes.append(f"column {user}: every row has another value: is it the person, or the visit?")
     if held is not None:
@@ -162,15 +157,6 @@ def row_keys(cells: Cells) -> tuple[str, ...]:
 
     hashes = pd.util.hash_pandas_object(cells.frame, index=False).to_numpy()
     return tuple(f"row {number:016x}" for number in hashes)
-
-
-def _names(cells: Cells, column: str, similar: str, notes: list[str]) -> Names:
-    """The names in a column. A note does not repeat them: notes go to a run's log."""
-    found = names_of(cells, column, similar)
-    if found.pairs:
-        what = "are taken as one" if similar == MERGE else "are kept apart"
-        notes.append(f"column {column}: {len(found.pairs)} pairs that may be the same {what}")
-    return found
 
 
 def _in_several_silos(user: np.ndarray, silo: np.ndarray, n_users: int) -> np.ndarray:
