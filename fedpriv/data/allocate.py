@@ -81,8 +81,9 @@ class Allocator(ABC):
 
     @abstractmethod
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        """Assign every training record to a user and a silo. The result depends only on the
-        arguments and the seed of `streams`. Raises ConfigError if no assignment is possible."""
+        """Assign every training record to a user and a silo, after `check`. The result depends only
+        on the arguments and the seed of `streams`. Raises ConfigError if no assignment is
+        possible."""
 
     def stability(self, data: DataSet) -> Stability:
         """How far apart neighbouring files are behind this allocation; known before data are read.
@@ -131,7 +132,6 @@ class Natural(Allocator):
         return known_stability(data)
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        self.check(data)
         assert records.silo is not None
         user = self._known_users(records, data)
         trains = np.ones(len(records), dtype=bool)
@@ -167,8 +167,6 @@ class ByUser(Allocator):
         return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        self.check(data)
-        require_no_silos("by_user", data, records)
         user = self._known_users(records, data)
         names = records.user_names
         purpose = "silos of users"
@@ -200,9 +198,9 @@ def require_share(local_test: float) -> None:
     require(fits, "allocator.local_test", local_test, "a share from 0 to below 1")
 
 
-def require_no_silos(allocator: str, data: DataSet, records: Records | None = None) -> None:
-    """Raise ConfigError if the data set, or its records, name the silos."""
-    free = data.natural_silos is None and (records is None or records.silo is None)
+def require_no_silos(allocator: str, data: DataSet) -> None:
+    """Raise ConfigError if the data set has silos."""
+    free = data.natural_silos is None
     name = type(data).__name__
     allowed = f"natural, uniform or zipf, because the records of {name} already sit in silos"
     require(free, "allocator", allocator, allowed)
@@ -231,13 +229,10 @@ INVENTED = (
 """What status.json says of a run with invented users."""
 
 
-def require_consent(invents: bool, data: DataSet, records: Records | None = None) -> None:
+def require_consent(invents: bool, data: DataSet) -> None:
     """Raise ConfigError where users are known and an allocator draws others, unless it `invents`.
-
-    records: the training records, None before they are loaded.
-    """
-    known = data.natural_users or (records is not None and records.user is not None)
-    require(invents or not known, KEY, "false", _remedy(data))
+    `require_kept` sees users whom only the records name."""
+    require(invents or not data.natural_users, KEY, "false", _remedy(data))
 
 
 def require_kept(allocation: Allocation, records: Records, data: DataSet, invents: bool) -> None:

@@ -91,8 +91,6 @@ class RandomAllocator(Allocator):
         `_owners`."""
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        self.check(data)
-        require_consent(self.invent_users, data, records)
         n = len(records)
         group = data.records_per_draw
         if records.silo is None:

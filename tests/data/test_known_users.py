@@ -86,35 +86,28 @@ def test_users_are_not_drawn_over_known_ones(allocator):
     replace(allocator, invent_users=True).check(Writers())
 
 
-@pytest.mark.parametrize("allocator", [Zipf(20, 3), Uniform(20, 3)])
-def test_records_that_name_users_count_where_the_class_is_silent(allocator):
-    data = Hospitals()
-    records = data.load(Streams(0)).train
-    with pytest.raises(ConfigError, match="invent_users"):
-        allocator.allocate(records, data, Streams(0))
-
-
 @dataclass(frozen=True)
 class SilentAboutSilos(Hospitals):
     natural_users = True
 
 
-def test_by_user_does_not_move_records_out_of_known_silos():
-    data = SilentAboutSilos()
-    records = data.load(Streams(0)).train
-    with pytest.raises(ConfigError, match="already sit in silos"):
-        ByUser(PATIENTS, HOSPITALS).allocate(records, data, Streams(0))
-
-
-@pytest.mark.parametrize("data", [Hospitals(), KnownHospitals(), Writers()])
-def test_an_authors_allocator_is_refused_too(data):
-    exp = replace(experiment(), data=data, allocator=Careless(20, 3))
-    with pytest.raises(ConfigError, match="invent_users"):
-        allocate(exp)
+@pytest.mark.parametrize(
+    ("data", "allocator", "why"),
+    [
+        *((data, Careless(20, 3), "invent_users") for data in (Hospitals(), KnownHospitals())),
+        (Writers(), Careless(20, 3), "invent_users"),
+        (Hospitals(), Zipf(20, 3), "invent_users"),
+        (Hospitals(), Uniform(20, 3), "invent_users"),
+        (SilentAboutSilos(), ByUser(PATIENTS, HOSPITALS), "keeps the silos"),
+    ],
+)
+def test_what_records_name_counts_where_a_class_or_an_allocator_is_silent(data, allocator, why):
+    with pytest.raises(ConfigError, match=why):
+        allocate(replace(experiment(), data=data, allocator=allocator))
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_users_are_neither_split_nor_merged(merged):
+def test_users_are_neither_split_nor_merged_and_known_silos_stay(merged):
     data = Hospitals()
     records = data.load(Streams(0)).train
     user = records.user // 2 if merged else records.user * 2 + np.arange(len(records)) % 2
@@ -124,15 +117,9 @@ def test_users_are_neither_split_nor_merged(merged):
         require_kept(allocation, records, data, invents=False)
     require_kept(allocation, records, data, invents=True)
     require_kept(replace(allocation, user=PATIENTS - 1 - records.user), records, data, False)
-
-
-def test_known_silos_stay_silos_even_with_invented_users():
-    data = Hospitals()
-    records = data.load(Streams(0)).train
-    n = len(records)
-    allocation = Allocation(records.user, np.arange(n) % 3, np.ones(n, bool), PATIENTS, 3)
+    elsewhere = replace(allocation, silo=np.arange(len(records)) % 3)
     with pytest.raises(ConfigError, match="keeps the silos"):
-        require_kept(allocation, records, data, invents=True)
+        require_kept(elsewhere, records, data, invents=True)
 
 
 @pytest.mark.parametrize(("allocator", "valid"), [("uniform", False), ("natural", True)])
