@@ -16,7 +16,6 @@ from fedpriv.util.durable_files import replace_file
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from rich.table import Table
 
 FEW_SILOS = 10
@@ -87,19 +86,26 @@ def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     axes.set_title(title, fontsize=10)
     if allocation.n_silos <= FEW_SILOS:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
-    _save(figure, Path(path))
+    target, content = Path(path), BytesIO()
+    figure.savefig(content, format=target.suffix.lstrip(".") or "png", dpi=200)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, content.getvalue())
 
 
 def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
     """Draw the histogram with a label for each silo; returns the edges of its columns."""
+    from matplotlib import colormaps
+
     heights, edges = columns(allocation.counts())
+    n = allocation.n_silos
+    scale = colormaps["tab10"] if n <= FEW_SILOS else colormaps["viridis"].resampled(n)
     # One stepped area per silo; one bar per user and silo would take minutes for 10,000 users.
     axes.stackplot(
         edges,
         np.hstack([heights, heights[:, -1:]]),
         step="post",
-        colors=_colours(allocation.n_silos),
-        labels=[f"silo {silo}" for silo in range(allocation.n_silos)],
+        colors=scale(np.arange(n)),
+        labels=[f"silo {silo}" for silo in range(n)],
         linewidth=0,
     )
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
@@ -114,19 +120,3 @@ def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     starts = np.arange(0, n_users, -(-n_users // MAX_COLUMNS))
     edges = np.append(starts, n_users)
     return np.add.reduceat(counts, starts, axis=1) / np.diff(edges), edges + 0.5
-
-
-def _colours(n_silos: int) -> np.ndarray:
-    """(n_silos, 4) red, green, blue, alpha."""
-    from matplotlib import colormaps
-
-    scale = colormaps["tab10"] if n_silos <= FEW_SILOS else colormaps["viridis"].resampled(n_silos)
-    return np.asarray(scale(np.arange(n_silos)))
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Write the whole file or nothing."""
-    content = BytesIO()
-    figure.savefig(content, format=path.suffix.lstrip(".") or "png", dpi=200)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, content.getvalue())

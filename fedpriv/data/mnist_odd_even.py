@@ -4,8 +4,6 @@ principal components."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -25,6 +23,7 @@ COMPONENTS = 50
 SEVENTH = 7
 """A silo gets a seventh of the rarest digit's number of images of each of its digits: 774 of
 5,421."""
+LABELS = FILES["train-labels-idx1-ubyte"]
 TEST = 0.2
 """Share of test records."""
 
@@ -76,30 +75,21 @@ class MnistOddEven(DataSet):
 
 
 def projected(root: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Components (n, 50) float32 and digits (n,) of the official training part, cached for the
-    other runs of a sweep."""
-    paths = [locate(FILES[f"train-{name}-ubyte"], root) for name in ("images-idx3", "labels-idx1")]
-    return _projected(root, tuple((path, path.stat().st_mtime_ns) for path in paths))
-
-
-@lru_cache(maxsize=2)
-def _projected(
-    root: str | None, files: tuple[tuple[Path, int], ...]
-) -> tuple[np.ndarray, np.ndarray]:
+    """Components (n, 50) float32 and digits (n,) of the official training part. Raises
+    DataError."""
     from sklearn.decomposition import PCA
 
     images, digits = read_part("train", root)
     counts = np.bincount(digits, minlength=10)
     if counts.min() < SEVENTH or len(images) < COMPONENTS:
         raise DataError(
-            f"{files[1][0]}: {counts.min()} images of digit {counts.argmin()}, too few for 5 silos"
+            f"{locate(LABELS, root)}: {counts.min()} images of digit {counts.argmin()}, too few "
+            "for 5 silos"
         )
     table = (np.arange(256, dtype=np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
     pixels = table[images].reshape(len(images), -1)
     components = PCA(COMPONENTS, svd_solver="covariance_eigh").fit_transform(pixels)
-    features = np.ascontiguousarray(components, dtype=np.float32)
-    features.setflags(write=False)
-    return features, digits
+    return np.ascontiguousarray(components, dtype=np.float32), digits
 
 
 def _without_replacement(digits: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:

@@ -48,14 +48,6 @@ def test_features_are_principal_components(tmp_path):
     np.testing.assert_allclose(np.abs(found), np.abs(left * singular)[:, :50], rtol=0.05, atol=0.02)
 
 
-def test_other_files_in_the_same_place_are_read_again(tmp_path):
-    write_mnist(tmp_path)
-    before = projected(str(tmp_path))[0]
-    write_mnist(tmp_path, train=770)
-    assert len(projected(str(tmp_path))[0]) == 770
-    assert len(before) == 700
-
-
 def test_too_few_images_are_one_line(tmp_path):
     write_mnist(tmp_path)
     labels = np.arange(700) % 9
