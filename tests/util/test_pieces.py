@@ -11,7 +11,6 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.training.contributions import Contributions
-from fedpriv.training.vectors import ParameterLayout
 from fedpriv.util.pieces import PIECE, pieces
 from tests.queries import query_for
 
@@ -77,11 +76,3 @@ def test_encoding_rounds_and_refuses_each_number_alike():
             far[place] = wrong
             with pytest.raises(OutOfRangeError, match="silo0"):
                 encoding.encode(far, "silo0")
-
-
-def test_changes_are_those_of_flat_vectors():
-    layout = ParameterLayout([(3, 4), (5,)], [(1, 0), (0,)])
-    start = torch.from_numpy(_numbers(5, 1, 17)).float()
-    ends = torch.from_numpy(_numbers(6, 2, 17)).float()
-    stacks = [stack.contiguous() for stack in layout.stacks(ends)]
-    assert torch.equal(layout.changes(stacks, layout.stacks(start)), ends - start)
