@@ -30,6 +30,7 @@ LOCAL = [
     "preset.local_lr=0.05",
 ]
 METHODS = ["uldp_avg", "uldp_avg_w", "uldp_sgd", "uldp_naive algo.local_epochs=1"]
+METHODS += ["uldp_sgd algo.weighting=records"]
 SUBSAMPLED = [
     "uldp_avg algo.user_rate=0.6",
     "uldp_avg_w algo.user_rate=0.6",
@@ -69,6 +70,30 @@ def test_no_user_moves_the_sum_by_more_than_its_sensitivity(data, algo, folder):
     assert 0.05 * most < max(moved) <= most * (1 + 1e-9)
 
 
+def moves(exp, change, rows=slice(None), silos=slice(None), scale=lambda data: 1.0):
+    """How far a silo's contribution moves when one of its records changes, for each of them.
+
+    change: the silo's data and a row -> other data.
+    scale: of the contribution of a silo with these data.
+    """
+    moved = []
+    with prepare(exp) as prepared:
+        [query] = prepared.queries(1)
+        down = exp.algo.broadcast(prepared.state, query)
+        for index, data in [*enumerate(prepared.silo_data)][silos]:
+            silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
+
+            def sent(data, silo=silo):
+                [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
+                return block.vectors[0].numpy() * scale(data)
+
+            whole = sent(data)
+            moved += [
+                np.linalg.norm(whole - sent(change(data, row))) for row in range(len(data.x))[rows]
+            ]
+    return moved
+
+
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 @pytest.mark.parametrize("data", DATA)
 def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkeypatch):
@@ -90,22 +115,9 @@ def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkey
 
     monkeypatch.setattr(training, "dp_sgd", watched)
     monkeypatch.setattr(UldpGroup, "steps", lambda algo, records: (1, rate))
-    moved = []
+    moved = moves(exp, without_row)
     with prepare(exp) as prepared:
-        [query] = prepared.queries(1)
-        down = exp.algo.broadcast(prepared.state, query)
-        for index, data in enumerate(prepared.silo_data):
-            silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
-
-            def summed(data, silo=silo):
-                [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
-                return block.vectors[0].numpy()
-
-            whole = summed(data)
-            moved += [
-                np.linalg.norm(whole - summed(without_row(data, row))) for row in range(len(data.x))
-            ]
-    assert len(moved) == sum(prepared.plan.federation.silo_records)
+        assert len(moved) == sum(prepared.plan.federation.silo_records)
     assert 0.9 * CLIP < max(moved) <= CLIP * (1 + 1e-9)
 
 
@@ -115,23 +127,9 @@ def test_no_record_moves_the_mean_of_a_poisson_batch_by_more_than_the_clip_over_
     """A silo's mean gradient at a public rate, less each record in turn; float32 rounds its sums
     differently then."""
     size = 70
-    exp = world(
-        "breast_cancer",
-        f"minibatch_sgd algo.sampling=poisson algo.batch_size={size} algo.calibration=given",
-    )
-    moved = []
-    with prepare(exp) as prepared:
-        [query] = prepared.queries(1)
-        down = exp.algo.broadcast(prepared.state, query)
-        data = prepared.silo_data[0]
-        silo = Silo(0, data, prepared.model, exp.data.task, prepared.plan)
-
-        def mean(data):
-            [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
-            return block.vectors[0].numpy()
-
-        whole = mean(data)
-        moved = [np.linalg.norm(whole - mean(without_row(data, row))) for row in range(len(data.x))]
+    settings = f"algo.sampling=poisson algo.batch_size={size} algo.calibration=given"
+    exp = world("breast_cancer", f"minibatch_sgd {settings}")
+    moved = moves(exp, without_row, silos=slice(1))
     assert 0.9 * CLIP < size * max(moved) <= CLIP * (1 + 1e-5)
 
 
@@ -143,23 +141,9 @@ def test_no_replaced_record_moves_a_step_by_more_than_twice_the_clip(data, algo,
     noiseless = ["algo.local_steps=1", "mechanism.noise_multiplier=0", "algo.calibration=given"]
     size = [f"preset.n_users={USERS}", f"preset.n_silos={SILOS}", f"algo.clip={CLIP}"]
     exp = experiment(f"data={data}", f"algo={algo}", *NETWORK, *size, *noiseless)
-    moved = []
-    with prepare(exp) as prepared:
-        [query] = prepared.queries(1)
-        down = exp.algo.broadcast(prepared.state, query)
-        for index, data in enumerate(prepared.silo_data):
-            silo = Silo(index, data, prepared.model, exp.data.task, prepared.plan)
-            rate = exp.algo.local_lr if algo == "cdp_fedavg" else exp.algo.rate(1)
-
-            def summed(data, silo=silo, rate=rate):
-                [block] = exp.algo.local_update(replace(silo, data=data), query, down).contributions
-                return block.vectors[0].numpy() * len(data.x) / rate
-
-            whole = summed(data)
-            moved += [
-                np.linalg.norm(whole - summed(with_replaced_row(data, row)))
-                for row in range(0, len(data.x), 4)
-            ]
+    rate = exp.algo.local_lr if algo == "cdp_fedavg" else exp.algo.rate(1)
+    steps = slice(None, None, 4)
+    moved = moves(exp, with_replaced_row, rows=steps, scale=lambda data: len(data.x) / rate)
     assert CLIP < max(moved) <= 2 * CLIP * (1 + 1e-9)
 
 
@@ -177,7 +161,7 @@ def without_row(data, row):
     owner = np.searchsorted(data.starts, row, side="right") - 1
     counts = data.counts - (np.arange(len(data.users)) == owner)
     starts = np.concatenate([[0], np.cumsum(counts[counts > 0])])
-    ids = {"records": data.records[kept]} if hasattr(data, "records") else {}
+    users, records = data.users[counts > 0], data.records[kept]
     return replace(
-        data, x=data.x[kept], y=data.y[kept], users=data.users[counts > 0], starts=starts, **ids
+        data, x=data.x[kept], y=data.y[kept], users=users, starts=starts, records=records
     )
