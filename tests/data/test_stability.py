@@ -160,15 +160,19 @@ def measured(tmp_path, run, relation):
     )
 
 
-def natural(data, truncate=lambda allocation: allocation):
+def allocated(data, allocator, truncate=lambda allocation: allocation):
+    """File -> rows that train, by an allocator."""
+
     def run(file):
         own = data(str(file))
-        allocation = Natural(USERS_OF_TABLE, SILOS).allocate(
-            own.load(Streams(0)).train, own, Streams(0)
-        )
+        allocation = allocator.allocate(own.load(Streams(0)).train, own, Streams(0))
         return training_rows(own, truncate(allocation))
 
     return run
+
+
+def natural(truncate=lambda allocation: allocation):
+    return allocated(Table, Natural(USERS_OF_TABLE, SILOS), truncate)
 
 
 def at_most(rule, group=1):
@@ -182,12 +186,11 @@ def at_most(rule, group=1):
 
 
 UNITS = {USERS: ("user", ADD_REMOVE), ROWS: ("record", ADD_REMOVE), CHANGED: ("record", REPLACE)}
-SIX = at_most(6)
 
 
 @pytest.mark.parametrize("relation", UNITS)
 def test_own_users_move_nobody_elses_records(relation, tmp_path):
-    found = measured(tmp_path, natural(Table), relation)
+    found = measured(tmp_path, natural(), relation)
     declared = Stability(LOADED).then(OWN_USERS).of(*UNITS[relation])
     assert found.users == declared.users == 1
     assert found.rows <= declared.rows
@@ -198,7 +201,7 @@ def test_own_users_move_nobody_elses_records(relation, tmp_path):
 @pytest.mark.parametrize(("relation", "rows"), [(USERS, 6), (ROWS, 2), (CHANGED, 1)])
 def test_truncation_by_a_fixed_k(relation, rows, tmp_path):
     """One record out lets another of the same user in: two records differ, not one."""
-    found = measured(tmp_path, natural(Table, SIX), relation)
+    found = measured(tmp_path, natural(at_most(6)), relation)
     declared = Stability(LOADED).then(OWN_USERS).then(truncation(6)).of(*UNITS[relation])
     assert found == replace(declared, why="")
     assert (found.users, found.rows, found.swaps) == (1, rows, relation == ROWS)
@@ -207,7 +210,7 @@ def test_truncation_by_a_fixed_k(relation, rows, tmp_path):
 @pytest.mark.parametrize("relation", UNITS)
 @pytest.mark.parametrize("k", [1, 2, 3, 6, 50])
 def test_no_k_moves_more_than_declared(k, relation, tmp_path):
-    found = measured(tmp_path, natural(Table, at_most(k)), relation)
+    found = measured(tmp_path, natural(at_most(k)), relation)
     declared = Stability(LOADED).then(OWN_USERS).then(truncation(k)).of(*UNITS[relation])
     assert found.users <= declared.users
     assert found.rows <= declared.rows
@@ -216,7 +219,7 @@ def test_no_k_moves_more_than_declared(k, relation, tmp_path):
 
 def test_a_median_k_moves_records_of_others(tmp_path):
     """A k that is read off the users' counts changes with one record, for everybody."""
-    moved = measured(tmp_path, natural(Table, at_most("median")), ROWS)
+    moved = measured(tmp_path, natural(at_most("median")), ROWS)
     assert moved.users > 1
     assert moved.rows > 10
     for rule in ("median", "max"):
@@ -228,7 +231,7 @@ def test_a_median_k_moves_records_of_others(tmp_path):
 
 def test_truncation_in_pairs_shifts_several_records(tmp_path):
     """The pairs of a user shift; what differs is still this user's alone."""
-    run = natural(Table, at_most(10, group=2))
+    run = natural(at_most(10, group=2))
     declared = Stability(LOADED).then(truncation(10, group=2))
     found = measured(tmp_path, run, ROWS)
     assert found.users == 1
@@ -236,16 +239,13 @@ def test_truncation_in_pairs_shifts_several_records(tmp_path):
     assert measured(tmp_path, run, USERS).rows <= declared.of("user", ADD_REMOVE).rows == 10
 
 
+HOLDING_OUT = ByUser(USERS_OF_TABLE, SILOS, local_test=0.3)
+
+
 @pytest.mark.parametrize("relation", UNITS)
 def test_each_users_local_test_is_its_own(relation, tmp_path):
-    allocator = ByUser(USERS_OF_TABLE, SILOS, local_test=0.3)
-
-    def run(file):
-        own = Unplaced(str(file))
-        return training_rows(own, allocator.allocate(own.load(Streams(0)).train, own, Streams(0)))
-
-    found = measured(tmp_path, run, relation)
-    declared = allocator.stability(Unplaced()).of(*UNITS[relation])
+    found = measured(tmp_path, allocated(Unplaced, HOLDING_OUT), relation)
+    declared = HOLDING_OUT.stability(Unplaced()).of(*UNITS[relation])
     assert found.users == declared.users == 1
     assert found.rows <= declared.rows
     if relation == ROWS:
@@ -255,18 +255,9 @@ def test_each_users_local_test_is_its_own(relation, tmp_path):
 
 
 def test_truncation_bounds_what_a_users_local_test_moves(tmp_path):
-    allocator = ByUser(USERS_OF_TABLE, SILOS, local_test=0.3)
-
-    def run(file):
-        own = Unplaced(str(file))
-        allocation = allocator.allocate(own.load(Streams(0)).train, own, Streams(0))
-        allocation = select(allocation, 6)
-        declared.append(allocation.stability.of("record", ADD_REMOVE))
-        return training_rows(own, allocation)
-
-    declared = []
-    found = measured(tmp_path, run, ROWS)
-    assert set(declared) == {Distance(1, 12, swaps=True)}
+    found = measured(tmp_path, allocated(Unplaced, HOLDING_OUT, at_most(6)), ROWS)
+    declared = HOLDING_OUT.stability(Unplaced()).then(truncation(6)).of("record", ADD_REMOVE)
+    assert declared == Distance(1, 12, swaps=True)
     assert found.users == 1
     assert 2 < found.rows <= 12
 
@@ -316,10 +307,7 @@ def test_drawn_owners_have_no_neighbours_in_the_file(allocator, stage, tmp_path)
     """One record absent from the file gives other owners to many; so neighbours begin behind the
     draw."""
 
-    def run(file):
-        own = Anonymous(str(file))
-        return training_rows(own, allocator.allocate(own.load(Streams(0)).train, own, Streams(0)))
-
+    run = allocated(Anonymous, allocator)
     assert measured(tmp_path, run, ROWS).rows > 20
     chain = allocator.stability(Anonymous())
     assert stage in chain.before
