@@ -109,16 +109,6 @@ def test_epsilon_never_falls_as_groups_grow(method, q, sigma, rounds, k, other):
     )
 
 
-def test_a_group_of_one_is_a_record(accountant):
-    from fedpriv.accountants.group import group_rdp_epsilon
-    from fedpriv.accountants.pld import group_pld
-
-    runs = [(POISSON, 100)]
-    one = {"rdp": group_rdp_epsilon(runs, 1, 1e-5), "pld": group_pld(runs, 1, 1e-5)}
-    for method, epsilon in accountant.epsilons(runs, ADD_REMOVE).items():
-        assert epsilon == pytest.approx(one[method], rel=1e-9)
-
-
 @pytest.mark.parametrize("q", [0.999, 0.999999, 1 - 1e-12])
 def test_epsilon_does_not_fall_when_sampling_stops(accountant, q):
     for sigma, rounds in [(5.0, 100), (0.5, 10), (50.0, 1000)]:
@@ -184,35 +174,6 @@ def test_t15_a_sampling_scheme_never_borrows_the_other_adjacency(accountant, eve
         ConfigError, match=rf"accountant=\w+: cannot account {type(event).__name__}.*{adjacency}"
     ):
         accountant.epsilons([(GAUSSIAN, 1), (event, 1)], adjacency)
-
-
-@pytest.mark.parametrize("size", [2, 32])
-def test_nor_does_a_group_of_sampled_records(accountant, size):
-    """The routes from sampled records to groups are add/remove's; under replace they would have got
-    its curve."""
-    with pytest.raises(
-        ConfigError, match=rf"adjacency={REPLACE}: add/remove, or Gaussian .* for groups of {size}"
-    ):
-        accountant.epsilons([(POISSON, 1)], REPLACE, size)
-
-
-@pytest.mark.parametrize("size", [2, 32])
-def test_a_group_of_records_that_are_all_there_moves_so_many_times_as_far(accountant, size):
-    together = accountant.epsilons([(GAUSSIAN, 1)], REPLACE, size)
-    nearer = accountant.epsilons(
-        [(dp.GaussianDpEvent(GAUSSIAN.noise_multiplier / size), 1)], REPLACE
-    )
-    assert together.keys() == nearer.keys()
-    assert all(
-        together[method] >= nearer[method] * (1 - 1e-3) for method in nearer
-    )  # Renyi curves' route is longer
-    assert together.get("pld", 0.0) == pytest.approx(nearer.get("pld", 0.0), rel=1e-3)
-
-
-def test_two_records_are_a_group(accountant):
-    alone, both = (accountant.epsilons([(POISSON, 10)], ADD_REMOVE, size) for size in (1, 2))
-    assert alone.keys() == both.keys()
-    assert all(both[method] > 1.5 * alone[method] for method in alone)
 
 
 @pytest.mark.parametrize(

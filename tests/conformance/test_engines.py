@@ -52,15 +52,43 @@ def test_every_configuration_is_tested_and_its_keys_are_the_fields():
         assert pickle.loads(pickle.dumps(engine)) == engine
 
 
-def test_work_in_place_of_messages_is_done_in_the_same_step(session):
-    """Of parties that ask for one, two and no more at all."""
-    tasks = {"a": (play.works, 2, 3), "b": (play.works, 5), "server": (play.tells_both, 7, 11)}
-    assert play.run(session, tasks) == {"a": 42, "b": 55, "server": {"a": 42, "b": 55}}
+TWO_WORK = {"a": (play.works, 2, 3), "b": (play.works, 5), "server": (play.tells_both, 7, 11)}
+TWO_MULTIPLY = {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}
+EXCHANGES = {
+    "nobody at all": ({}, {}),
+    "messages arrive and results come back": (TWO_MULTIPLY, {"a": 14, "b": 35, "server": None}),
+    # Of parties that ask for one, two and no more at all.
+    "work in place of messages is done in the same step": (
+        TWO_WORK,
+        {"a": 42, "b": 55, "server": {"a": 42, "b": 55}},
+    ),
+    "who has no task is not there": (
+        {"a": (play.tells, 1), "server": (play.hears,)},
+        {"a": None, "server": [[("a", 1)]]},
+    ),
+    "a silent party does not hang the others": (
+        {"a": (play.hears,), "b": (play.tells, 1), "server": (play.hears,)},
+        {"a": [[]], "b": None, "server": [[("b", 1)]]},
+    ),
+    "a server learns that nobody answers": (
+        {"a": (play.hears,), "server": (play.asks, "a")},
+        {"a": [[("server", "hello")]], "server": "nobody"},
+    ),
+    "mail to who has left is lost": (
+        {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 1)},
+        {"a": 1, "b": [{}]},
+    ),
+    "who writes to somebody gone may finish": (
+        {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 3)},
+        {"a": 1, "b": [{}, {}, {}]},
+    ),
+}
 
 
-def test_messages_arrive_and_results_come_back(session):
-    tasks = {"a": (play.multiplies, 2), "server": (play.adds,), "b": (play.multiplies, 5)}
-    assert play.run(session, tasks) == {"a": 14, "b": 35, "server": None}
+@pytest.mark.parametrize("case", EXCHANGES)
+def test_what_parties_learn(session, case):
+    tasks, learned = EXCHANGES[case]
+    assert play.run(session, tasks) == learned
 
 
 def test_order_of_parties_does_not_matter(session):
@@ -68,18 +96,6 @@ def test_order_of_parties_does_not_matter(session):
     one, two = play.run(session, tasks), play.run(session, dict(reversed(tasks.items())))
     assert one == two
     assert one["server"] == [[("a", "A"), ("b", "B")]]
-
-
-def test_who_has_no_task_is_not_there(session):
-    assert play.run(session, {"a": (play.tells, 1), "server": (play.hears,)}) == {
-        "a": None,
-        "server": [[("a", 1)]],
-    }
-
-
-def test_a_silent_party_does_not_hang_the_others(session):
-    learned = play.run(session, {"a": (play.hears,), "b": (play.tells, 1), "server": (play.hears,)})
-    assert learned == {"a": [[]], "b": None, "server": [[("b", 1)]]}
 
 
 def test_a_defect_of_a_party_comes_out_with_its_text(session):
@@ -127,20 +143,6 @@ def test_the_parties_go_on_after_a_mistake(session):
     assert not session.lost
 
 
-def test_a_server_learns_that_nobody_answers(session):
-    assert play.run(session, {"a": (play.hears,), "server": (play.asks, "a")})["server"] == "nobody"
-
-
-def test_mail_to_who_has_left_is_lost(session):
-    learned = play.run(session, {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 1)})
-    assert learned == {"a": 1, "b": [{}]}
-
-
-def test_who_writes_to_somebody_gone_may_finish(session):
-    learned = play.run(session, {"a": (play.leaves, 1), "b": (play.keeps_on, "a", 3)})
-    assert learned == {"a": 1, "b": [{}, {}, {}]}
-
-
 def test_waiting_for_ever_is_an_error(session):
     with pytest.raises(RuntimeError, match="but b go on waiting"):
         play.run(session, {"a": (play.leaves,), "b": (play.waits_for_ever,)})
@@ -178,10 +180,6 @@ def test_a_long_exchange_is_no_straggling(session, monkeypatch):
         session, {"a": (play.keeps_on, "server", 20), "server": (play.keeps_on, "a", 20)}
     )
     assert learned["server"] == [{"a": number} for number in range(20)]
-
-
-def test_nobody_at_all(session):
-    assert play.run(session, {}) == {}
 
 
 def test_what_is_no_message_is_refused(session):

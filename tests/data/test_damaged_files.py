@@ -120,44 +120,39 @@ NODES = [None, [], {}, "", "é", -1, 10, 0.5, 10**400, True, [[]], {"x": 1}, flo
 
 
 def damage_bytes(raw, rng):
-    """Change, cut, repeat or replace bytes."""
+    """Cut, change, repeat or replace bytes."""
     place = rng.randrange(len(raw) + 1)
     some = rng.randint(1, max(2, len(raw) // 3))
-    match rng.randrange(8):
-        case 0:
-            return raw[:place]
-        case 1:
-            return raw[:place] + raw[place + some :]
-        case 2:
-            return raw[:place] + rng.randbytes(rng.randint(1, 4)) + raw[place + 1 :]
-        case 3:
-            return raw[:place] + raw[max(0, place - some) : place] + raw[place:]
-        case 4:
-            return rng.choice([b"", b"<html>404</html>", b"\x00" * 64, b"\xff\xfe" + raw, b"[]"])
-        case 5:
-            return raw + rng.choice([b"\n", b"x", b"\x00", raw])
-        case 6:
-            return bytes(rng.choice([byte, byte, byte ^ 1]) for byte in raw[:64]) + raw[64:]
-        case _:
-            return raw[: raw.rfind(b"\n", 0, place) + 1] or raw[:place]
+    line = raw.rfind(b"\n", 0, place) + 1
+    others = [b"", b"<html>404</html>", b"\x00" * 64, b"\xff\xfe" + raw, b"[]"]
+    ways = [
+        raw[:place],
+        raw[:place] + raw[place + some :],
+        raw[:place] + rng.randbytes(rng.randint(1, 4)) + raw[place + 1 :],
+        raw[:place] + raw[max(0, place - some) : place] + raw[place:],
+        rng.choice(others),
+        raw + rng.choice([b"\n", b"x", b"\x00", raw]),
+        bytes(rng.choice([byte, byte, byte ^ 1]) for byte in raw[:64]) + raw[64:],
+        raw[:line] or raw[:place],
+    ]
+    return rng.choice(ways)
 
 
 def damage_lines(raw, rng):
     """Change a cell, or drop, repeat or exchange lines."""
     lines = raw.decode().split("\n")
     place = rng.randrange(len(lines))
-    match rng.randrange(5):
-        case 0:
-            del lines[place]
-        case 1:
-            lines.insert(place, rng.choice(lines))
-        case 2:
-            lines = lines[:place]
-        case _:
-            cells = lines[place].split(",")
-            cells[rng.randrange(len(cells))] = rng.choice(CELLS)
-            lines[place] = ",".join(cells)
-    return "\n".join(lines).encode()
+    cells = lines[place].split(",")
+    cells[rng.randrange(len(cells))] = rng.choice(CELLS)
+    changed = [*lines[:place], ",".join(cells), *lines[place + 1 :]]
+    ways = [
+        [*lines[:place], *lines[place + 1 :]],
+        [*lines[:place], rng.choice(lines), *lines[place:]],
+        lines[:place],
+        changed,
+        changed,
+    ]
+    return "\n".join(rng.choice(ways)).encode()
 
 
 def damage_json(raw, rng):

@@ -7,8 +7,6 @@ import sys
 import pytest
 from command import run
 
-from fedpriv.projects.patients import csv_text
-
 RUN = ["--config-dir", "conf", "data=patients", "rounds=2"]
 
 
@@ -72,8 +70,3 @@ def test_nothing_is_overwritten(tmp_path):
     assert run("init", "file", cwd=tmp_path).returncode == 2
     (tmp_path / "empty").mkdir()
     assert run("init", "empty", cwd=tmp_path).returncode == 0
-
-
-def test_the_patients_are_always_the_same():
-    assert csv_text() == csv_text()
-    assert len({row.split(",")[0] for row in csv_text().splitlines()[1:]}) == 600

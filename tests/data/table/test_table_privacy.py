@@ -95,30 +95,24 @@ def fates(exp):
     return sorted(found, key=repr)
 
 
-def lines_for(way):
-    found = rows()
-    if way == "missing rows dropped":
-        found = [row.replace("NA ", "2.5") for row in found]
-    if way == "values outside accepted":
-        found = [row.replace(",119,,m,", ",1190,,x,") for row in found]
-    if way == "names merged":
-        found = [row.replace("P-11", "P11") for row in found]
-    return found
-
-
-def schema_for(way):
-    if way == "users dealt":
-        return replace(PUBLIC, silo=None, silos=(), unused=("remark", "hospital"))
-    if way == "a row is a person":
-        return replace(PUBLIC, user=None, n_users=99, unused=("remark", "patient"))
-    return PUBLIC
+REPLACED = {
+    "missing rows dropped": ("NA ", "2.5"),
+    "values outside accepted": (",119,,m,", ",1190,,x,"),
+    "names merged": ("P-11", "P11"),
+}
+"""What the lines have in the place of what."""
+SCHEMAS = {
+    "users dealt": replace(PUBLIC, silo=None, silos=(), unused=("remark", "hospital")),
+    "a row is a person": replace(PUBLIC, user=None, n_users=99, unused=("remark", "patient")),
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("absent", ["x03", "x29", "p03", "P-11"])
 def test_one_user_absent_from_the_file_changes_no_record_of_another(table, way, absent):
     """The file differs, not the loaded records: all of reading runs again."""
-    schema, whole = schema_for(way), lines_for(way)
+    schema = SCHEMAS.get(way, PUBLIC)
+    whole = [row.replace(*REPLACED.get(way, ("", ""))) for row in rows()]
     before = fates(table(whole, *WAYS[way], schema=schema))
     less = [row for row in whole if not row.startswith((absent, absent.replace("-", "")))]
     gone = len(whole) - len(less)
@@ -196,7 +190,7 @@ def test_the_type_of_a_column_changes_no_record_of_another_user(tmp_path, remark
     less = whole[2:].reset_index(drop=True)
     if whole["remark"].dtype.kind == "f":
         less["remark"] = less["remark"].astype(int)
-    (tmp_path / "visits.yaml").write_text(write_schema(schema_for(way)))
+    (tmp_path / "visits.yaml").write_text(write_schema(SCHEMAS.get(way, PUBLIC)))
 
     def found(frame):
         words = [f"data.root={tmp_path}", "data.schema=visits.yaml", *WAYS[way]]
