@@ -19,8 +19,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import nct
+from scipy.special import nctdtrinc
 
 from fedpriv.accountants.pld import gaussian_epsilon
 
@@ -69,22 +68,7 @@ def estimated_epsilon(
     seen = float(present.mean() - absent.mean()) / spread * scale
     tail = (1 - confidence) / 2
     ends = [
-        gaussian_epsilon(_noncentrality(seen, len(signals) - 2, level) / scale, delta)
-        for level in (1 - tail, tail)
+        gaussian_epsilon(max(0.0, float(shift)) / scale, delta)
+        for shift in nctdtrinc(len(signals) - 2, [1 - tail, tail], seen)
     ]
     return Estimate(gaussian_epsilon(gap / spread, delta), *ends)
-
-
-def _noncentrality(seen: float, degrees: int, level: float) -> float:
-    """The noncentrality for which a t variable is at most `seen` with probability `level`; 0 if
-    even 0 is too large."""
-
-    def excess(noncentrality: float) -> float:
-        return float(nct.cdf(seen, degrees, noncentrality)) - level
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = max(seen, 0.0) + 10.0
-    while excess(high) > 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-6))

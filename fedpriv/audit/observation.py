@@ -22,7 +22,6 @@ from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.parties.party import Party
-from fedpriv.parties.signer import Signer
 from fedpriv.parties.traffic import Letter
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Observer, Plan
@@ -68,30 +67,18 @@ def without_randomness(query: Query) -> Query:
 
 
 class ProtocolTap:
-    """A silo's protocol that records what only the silo knows: its noise share and its message.
+    """Records what only a silo knows, its noise share and its message, whenever its protocol is
+    asked a query.
 
-    All other attributes are those of the protocol.
-
-    protocol: the silo's part in the aggregation.
+    asked: the protocol's answer to a query.
     weights: (n_units,) weights of its units.
     """
 
-    def __init__(self, protocol: Any, weights: np.ndarray) -> None:
-        self.protocol = protocol
+    def __init__(self, asked: Any, weights: np.ndarray) -> None:
+        self.asked = asked
         self.weights = weights
         self.noise = self.message = np.zeros(0)
         self.secret: bytes | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.protocol, name)
-
-    @property
-    def signer(self) -> Signer:
-        return self.protocol.signer  # type: ignore[no-any-return]
-
-    @signer.setter
-    def signer(self, signer: Signer) -> None:
-        self.protocol.signer = signer
 
     def query(self, query: Query, respond: Respond) -> Party:
         def recorded(broadcast: Any) -> LocalJob:
@@ -102,7 +89,7 @@ class ProtocolTap:
             told = job.map(self._added)
             return told if job.row is None else replace(told, row=partial(self._mixed, job.row))
 
-        return (yield from self.protocol.query(query, recorded))
+        return (yield from self.asked(query, recorded))
 
     def _added(self, block: Contributions) -> Contributions:
         self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
@@ -227,8 +214,9 @@ class ObservedRun(AbstractContextManager["ObservedRun"]):
         self.prepared.set_up(0, [])
         participants: Any = self.session.participants
         for name, weights in zip(self.prepared.silos, self._weights()):
-            self.taps[name] = ProtocolTap(participants[name].protocol, weights)
-            participants[name].protocol = self.taps[name]
+            protocol = participants[name].protocol
+            self.taps[name] = ProtocolTap(protocol.query, weights)
+            protocol.query = self.taps[name].query
         return State.from_arrays(checkpoint)
 
     def _weights(self) -> np.ndarray:

@@ -65,7 +65,8 @@ def retype(rng: random.Random, message: Any) -> Any:
     if type(message) is dict and message and rng.random() < 0.7:
         chosen = rng.choice(list(message))
         return {key: retype(rng, part) if key == chosen else part for key, part in message.items()}
-    return _other_type(message)
+    convert = CONVERSIONS.get(type(message))
+    return [message] if convert is None else convert(message)
 
 
 CONVERSIONS: dict[type, Callable[[Any], Any]] = {
@@ -77,11 +78,6 @@ CONVERSIONS: dict[type, Callable[[Any], Any]] = {
     np.ndarray: lambda value: value.astype(np.int64 if value.dtype == np.float64 else np.float64),
 }
 """By type: the value as another type. Any other value is put into a list."""
-
-
-def _other_type(value: Any) -> Any:
-    convert = CONVERSIONS.get(type(value))
-    return [value] if convert is None else convert(value)
 
 
 def _read(data: bytes) -> Any:

@@ -74,7 +74,11 @@ class MortalSession(InProcessSession):
         super().begin(tasks)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        dead = [name for name in mail if self._dies(name, self.wakes[name])]
+        dead = [
+            name
+            for name in mail
+            if any(death.wake == self.wakes[name] for death in self._due(name))
+        ]
         for name in dead:
             del self.participants[name]
         self.wakes.update(mail.keys())
@@ -87,9 +91,6 @@ class MortalSession(InProcessSession):
             if any(death.wake >= self.wakes[name] for death in self._due(name)):
                 del self.participants[name]
         return super().checkpoints(living - self.lost)
-
-    def _dies(self, name: str, wake: int) -> bool:
-        return any(death.wake == wake for death in self._due(name))
 
     def _due(self, name: str) -> list[Death]:
         return [one for one in self.deaths if (one.party, one.exchange) == (name, self.exchange)]

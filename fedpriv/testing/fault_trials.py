@@ -17,6 +17,7 @@ correct result, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -75,7 +76,7 @@ class FaultTrial:
         return [success.digest for success in self.successes]
 
 
-class FaultTrials:
+class FaultTrials(AbstractContextManager["FaultTrials"]):
     """An experiment's parties, for one trial after the other. A context that ends them."""
 
     def __init__(self, exp: Experiment) -> None:
@@ -83,9 +84,6 @@ class FaultTrials:
             exp = replace(exp, engine=Mortal())
         self.prepared: PreparedRun = prepare(exp)
         self._correct: dict[History, list[bytes]] = {}
-
-    def __enter__(self) -> FaultTrials:
-        return self
 
     def __exit__(self, *failure: object) -> None:
         self.prepared.session.close()

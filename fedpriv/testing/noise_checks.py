@@ -7,7 +7,7 @@ unit moves a release is measured by removing the unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
@@ -17,7 +17,6 @@ import numpy as np
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
 from fedpriv.certificates.request import turn_of
 from fedpriv.parties.party import silo_name
-from fedpriv.parties.post import Message
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State
@@ -32,7 +31,7 @@ from fedpriv.testing.experiments import (
     without_rows,
     without_user,
 )
-from fedpriv.testing.faults import Faulty, alter
+from fedpriv.testing.faults import FaultyNetwork
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
@@ -137,36 +136,29 @@ class _Recorded(AbstractContextManager["_Recorded"]):
     def __init__(
         self, exp: Experiment, senders: tuple[str, ...], *, seed: int, noisy: bool
     ) -> None:
-        self.messages: dict[str, np.ndarray] = {}
         self.senders = senders
-        if senders:
-            faults = tuple(alter(self._recorder(name), sender=name) for name in senders)
-            exp = replace(exp, engine=Faulty(exp.engine, faults))
 
         def revise(plan: Plan) -> Plan:
             seeded = replace(plan, streams=Streams(seed))
             return seeded if noisy else with_mechanisms(seeded, lambda _, m: m.with_noise(0.0))
 
         self.prepared = prepare(exp, revise=revise)
-
-    def _recorder(self, name: str) -> Callable[[Message], Message]:
-        def record(message: Message) -> Message:
-            self.messages[name] = message.content
-            return message
-
-        return record
+        self.network = FaultyNetwork(())
+        if senders:
+            self.prepared.session.network = self.network
 
     def __exit__(self, *failure: object) -> None:
         self.prepared.__exit__(*failure)
 
     def release(self, query: Query, state: State) -> tuple[dict[str | None, np.ndarray], State]:
         """The query's sum, under None, and the messages of its senders; and the state after it."""
-        self.messages.clear()
         self.prepared.rehearse(query)
         total, _ = self.prepared.exchange(query, state, watch=Stopwatch(), lines=[])
         clear = query.encoding.clear if query.encoding else np.asarray
         found: dict[str | None, np.ndarray] = {None: total.vector}
-        found |= {name: clear(content) for name, content in self.messages.items()}
+        for letter in self.network.sent[-1] if self.senders else ():
+            if letter.sender in self.senders:
+                found[letter.sender] = clear(letter.message.content)
         return found, self.prepared.algo.next_state(state, query, total, self.prepared.plan)
 
 
@@ -203,15 +195,13 @@ def total(
 
 def _states(exp: Experiment, name: str) -> Iterator[tuple[int, State]]:
     """The rounds and states of query `name` in a run with noise."""
-    with prepare(exp) as prepared:
-        state = prepared.state
+    with _Recorded(exp, (), seed=exp.streams.seed, noisy=True) as run:
+        state = run.prepared.state
         for number in range(1, ROUNDS + 1):
-            for query in prepared.queries(number):
+            for query in run.prepared.queries(number):
                 if query.name == name:
                     yield number, state
-                prepared.rehearse(query)
-                found, _ = prepared.exchange(query, state, watch=Stopwatch(), lines=[])
-                state = prepared.algo.next_state(state, query, found, prepared.plan)
+                _, state = run.release(query, state)
 
 
 def measured_noise(exp: Experiment, senders: tuple[str, ...]) -> Noise:

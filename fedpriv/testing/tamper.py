@@ -23,7 +23,6 @@ from typing import Any
 
 from rich.table import Table
 
-from fedpriv.parties.post import Message
 from fedpriv.parties.traffic import Letter
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing import faults
@@ -185,14 +184,10 @@ def tamper(
 
 def _phases(trial: FaultTrial) -> Iterable[tuple[int, Row, tuple[Letter, ...]]]:
     """Exchange, row and letters of each phase of the set-up and of the tampered round."""
-    for round in (SET_UP, TAMPERED):
-        exchanges = (number for number, sent in enumerate(trial.sent) if _is_of(round, sent))
-        exchange = next(exchanges, None)
-        if exchange is None:  # no set-up: the parties have nothing to agree on
-            continue
-        sent = trial.sent[exchange]
+    for exchange, sent in enumerate(trial.sent):
         for row in dict.fromkeys(map(_row_of, sent)):
-            yield exchange, row, tuple(letter for letter in sent if _row_of(letter) == row)
+            if row[0] in (SET_UP, TAMPERED):
+                yield exchange, row, tuple(letter for letter in sent if _row_of(letter) == row)
 
 
 def _outcome(bench: FaultTrials, trial: FaultTrial) -> str:
@@ -208,10 +203,6 @@ def _outcome(bench: FaultTrials, trial: FaultTrial) -> str:
     parties = (*bench.prepared.aggregation.helpers, *bench.prepared.silos)
     named = any(re.search(rf"\b{name}\b", reason) for name in parties)
     return DETECTED if named else UNNAMED
-
-
-def _is_of(round: int, sent: list[Letter]) -> bool:
-    return any(type(letter.message) is Message and letter.message.round == round for letter in sent)
 
 
 def _row_of(letter: Letter) -> Row:
