@@ -9,19 +9,11 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import read_plain_yaml
+from fedpriv.util.untrusted_files import PlainValues, read_plain_values
 
 
-class _Loader(yaml.SafeLoader):
-    """No key twice, and texts as keys; 1e-5 is a number."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if not isinstance(key, str) or keys.count(key) > 1:
-                wrong = "is given twice" if isinstance(key, str) else "is no text"
-                raise ValueError(f"line {node.start_mark.line + 1}: key {key!r} {wrong}")
-        return super().construct_mapping(node, deep=True)
+class _Loader(PlainValues):
+    """1e-5 is a number."""
 
 
 _OWN_TAGS = (":float", ":int", ":timestamp")
@@ -43,7 +35,7 @@ _Loader.add_implicit_resolver(
 def load(path: Path) -> Any:
     """The plain data of a YAML or JSON file. Raises DataError if it is not readable as such."""
     try:
-        return yaml.load(read_plain_yaml(path), Loader=_Loader)
+        return read_plain_values(path, _Loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         told = error.strerror if isinstance(error, OSError) else str(error)
         reason = " ".join(str(told).split())

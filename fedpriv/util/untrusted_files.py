@@ -79,7 +79,7 @@ def read_plain_yaml(path: Path) -> str:
     return text
 
 
-class _Values(_PARSER):  # type: ignore[misc]  # one of two parsers
+class PlainValues(_PARSER):  # type: ignore[misc]  # one of two parsers
     """Refuses a key that a mapping has twice, of which YAML would keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -91,10 +91,13 @@ class _Values(_PARSER):  # type: ignore[misc]  # one of two parsers
         return found
 
 
-def read_plain_values(path: Path) -> Any:
+def read_plain_values(path: Path, loader: Any = PlainValues) -> Any:
     """The values of a YAML file: texts, numbers, truth values and nulls, in lists and in mappings
-    with texts as keys. Raises ValueError or OSError, or yaml.YAMLError."""
-    values = yaml.load(read_plain_yaml(path), Loader=_Values)
+    with texts as keys. Raises ValueError or OSError, or yaml.YAMLError.
+
+    loader: `PlainValues`, or a class of it that reads words otherwise.
+    """
+    values = yaml.load(read_plain_yaml(path), Loader=loader)
     _require_plain(values)
     return values
 

@@ -120,7 +120,7 @@ def test_the_schema_accepts_what_is_read(name):
     ("text", "error"),
     [
         ("a: &x [1]\nb: *x\n", "an anchor or a reference"),
-        ("claims: 1\nclaims: 2\n", "given twice"),
+        ("claims: 1\nclaims: 2\n", "the key claims twice"),
         ("a: !!python/object/apply:os.system [ls]\n", "it contains the tag"),
         ("1: 2\n", "is no text"),
         ("[" * 5000, "nested more than 20 deep"),

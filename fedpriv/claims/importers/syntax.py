@@ -1,8 +1,8 @@
 """Calls and constants of Python files, by their syntax trees. No line of them is executed.
 
-A value counts only where it cannot be another one: a literal, a key that a configuration file
-holds, or a name that the file binds once, at the top of the file or of a function, to one of these.
-A name for the whole run configuration counts if the file only looks keys up in it.
+A value counts only where it cannot be another one: a literal, a key that is looked up in
+`run_config`, or a name that the file binds once, at the top of the file or of a function, to one of
+these.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ _SEVERAL = (
     *(ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For, ast.AsyncFor, ast.While),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
-RUN_CONFIG = object()
-"""The value of a name that stands for a run's configuration."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +154,7 @@ def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     bodies = [tree.body, *(function.body for function in functions)]
-    found: dict[str, Any] = dict.fromkeys(_aliases(tree, bound), RUN_CONFIG)
-    aliases = dict(found)
+    found: dict[str, Any] = {}
     for statement in (statement for body in bodies for statement in body):
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target, bound_to = statement.targets[0], statement.value
@@ -166,39 +163,10 @@ def _constants(tree: ast.Module, config: Mapping[str, Any]) -> dict[str, Any]:
         else:
             continue
         if isinstance(target, ast.Name) and bound[target.id] == 1:
-            value = _value(bound_to, aliases, config)
+            value = _value(bound_to, {}, config)
             if value is not None:
                 found[target.id] = value
     return found
-
-
-def _aliases(tree: ast.Module, bound: Mapping[str, int]) -> Iterator[str]:
-    """Names that stand for `context.run_config` wherever the file binds them, and that the file
-    only looks keys up in. Given to a function, the configuration could be another one afterwards.
-
-    bound: how often the file binds each name.
-    """
-    assigned = Counter(
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _is_run_config(node.value) and len(node.targets) == 1
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    )
-    looked_up: Counter[str] = Counter()
-    loaded: Counter[str] = Counter()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            loaded[node.id] += 1
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            looked_up[node.value.id if isinstance(node.value, ast.Name) else ""] += 1
-    for name, times in assigned.items():
-        if bound[name] == times and loaded[name] == looked_up[name]:
-            yield name
-
-
-def _is_run_config(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "run_config"
 
 
 def _value(node: ast.expr, known: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
@@ -206,11 +174,9 @@ def _value(node: ast.expr, known: Mapping[str, Any], config: Mapping[str, Any]) 
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, (int, float, str, bool)) else None
     if isinstance(node, ast.Name):
-        value = known.get(node.id)
-        return None if value is RUN_CONFIG else value
+        return known.get(node.id)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        alias = isinstance(node.value, ast.Name) and known.get(node.value.id) is RUN_CONFIG
-        lookup = alias or _is_run_config(node.value)
+        lookup = isinstance(node.value, ast.Attribute) and node.value.attr == "run_config"
         return config.get(str(node.slice.value)) if lookup else None
     if isinstance(node, ast.Call) and _name(node.func) in ("float", "int") and len(node.args) == 1:
         inner = _value(node.args[0], known, config)

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import dp_accounting as dp
 from dp_accounting import DpEvent
@@ -52,16 +52,13 @@ class FlowerStep:
     deviation: of the noise on each number.
     """
 
+    unit: ClassVar[str] = s.CLIENT
+
     by_server: bool
     clip: float | None
     tensors: int | None
     weight: float | None
     deviation: float
-
-    @property
-    def unit(self) -> str:
-        """A client of the federation."""
-        return s.CLIENT
 
     def event(self) -> DpEvent:
         """A Gaussian release in which one client's update is replaced. Counts and weights stay:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import dp_accounting as dp
@@ -38,17 +38,14 @@ class OpacusStep:
         have a record twice.
     """
 
+    unit: ClassVar[str] = s.RECORD
+
     optimizer: int
     records: int | None
     rate: float | None
     multiplier: float
     bound: float | None
     one_batch: bool
-
-    @property
-    def unit(self) -> str:
-        """A record of the loader's data."""
-        return s.RECORD
 
     def event(self) -> DpEvent:
         """A Gaussian release of a Poisson sample, if it is one."""

@@ -21,7 +21,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 
-from fedpriv.claims.recording.recording import Recording, one_at_a_time
+from fedpriv.claims.recording.recording import Recording
+from fedpriv.errors import ConfigError
+
+_under_way: list[Recording] = []
 
 
 @contextmanager
@@ -38,9 +41,12 @@ def record(budget: float | None = None, delta: float | None = None) -> Iterator[
 
 @contextmanager
 def recorded(recording: Recording) -> Iterator[Recording]:
-    """Go on with a recording that may hold steps of before."""
+    """Go on with a recording that may hold steps of before. One at a time."""
+    if _under_way:
+        raise ConfigError("record", "nested", "one recording at a time")
     with ExitStack() as hooks:
-        hooks.enter_context(one_at_a_time(recording))
+        _under_way.append(recording)
+        hooks.callback(_under_way.clear)
         if find_spec("opacus"):
             from fedpriv.claims.recording.opacus_steps import observe_opacus
 

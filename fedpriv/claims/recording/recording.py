@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import yaml
 from dp_accounting import DpEvent
@@ -18,16 +16,14 @@ from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.accountants.rdp import rdp_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
-from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.errors import FedprivError, require
 
 
 class NoisedStep(Protocol):
     """One release with noise. Steps with equal settings are equal and have one hash."""
 
-    @property
-    def unit(self) -> str:
-        """What one contributor is, of `fedpriv.claims.schema.UNITS`."""
-        ...
+    unit: ClassVar[str]
+    """What one contributor is, of `fedpriv.claims.schema.UNITS`."""
 
     def event(self) -> DpEvent:
         """What it spends of a budget; not private where nothing is proved."""
@@ -50,13 +46,11 @@ class Recording:
         limit. For Opacus: unit record, add/remove; for Flower: unit client, one client's update is
         replaced and all counts stay. The observer sees every step.
     delta: its delta.
-    ended: whether the recording is over; later steps are not counted.
     """
 
     budget: float | None = None
     delta: float | None = None
     steps: Counter[NoisedStep] = field(default_factory=Counter)
-    ended: bool = False
     _current: NoisedStep | None = None
     _left: int = 0
 
@@ -69,8 +63,6 @@ class Recording:
     def count(self, step: NoisedStep) -> None:
         """Count a step that is about to be noised. Raises BudgetSpentError if it exceeds the
         budget."""
-        if self.ended:
-            return
         if self.budget is not None:
             if self._current != step:
                 self._current, self._left = step, self._steps_left(step)
@@ -104,19 +96,3 @@ class Recording:
     def write(self, path: Path) -> None:
         """Write the claim as YAML."""
         path.write_text(yaml.safe_dump(self.as_data(), sort_keys=False, width=96))
-
-
-_under_way: list[Recording] = []
-
-
-@contextmanager
-def one_at_a_time(recording: Recording) -> Iterator[None]:
-    """End `recording` with this context. Raises ConfigError if another one is under way."""
-    if _under_way:
-        raise ConfigError("record", "nested", "one recording at a time")
-    _under_way.append(recording)
-    try:
-        yield
-    finally:
-        recording.ended = True
-        _under_way.remove(recording)

@@ -304,35 +304,3 @@ def test_links_and_projects_without_a_known_call_are_named(tmp_path):
 def test_a_notebook_without_cells_is_not_read(tmp_path):
     (tmp_path / "book.ipynb").write_text('{"cells": 3}')
     assert "no list of cells" in "\n".join(read_settings(tmp_path / "book.ipynb").unread)
-
-
-ALIAS = """
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
-def main(grid, context):
-    c = context.run_config
-    bound = float(c["clipping-norm"])
-    return DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.2, bound, 20)
-"""
-
-
-def test_a_name_for_the_run_configuration_is_followed(tmp_path):
-    [release] = project(tmp_path, ALIAS).releases
-    assert release["clip"] == 10
-    twice = ALIAS + "def other(context):\n    c = context.run_config\n    return c['x']\n"
-    assert project(tmp_path, twice).releases[0]["clip"] == 10
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "    c['clipping-norm'] = 3\n",
-        "    c.update(other)\n",
-        "    change(c)\n",
-        "    c = other\n",
-        "    d = c\n",
-        "    for c in others: pass\n",
-    ],
-)
-def test_a_run_configuration_that_may_be_another_one_is_not(tmp_path, change):
-    head, first, rest = ALIAS.partition("    c = context.run_config\n")
-    assert project(tmp_path, head + first + change + rest).releases[0]["clip"] == "unknown"
