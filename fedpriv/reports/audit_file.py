@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fedpriv
-from fedpriv.runs.checkpoint import FREE
+from fedpriv.reports.groups import settings as relevant_settings
 from fedpriv.util.durable_files import replace_file
 
 AUDIT = "audit.json"
@@ -24,21 +24,8 @@ SCHEMA = "fedpriv-audit/1"
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without the seed, the rounds and keys that change no result: an audit may run fewer
     rounds, and says how many. 5 and 5.0 are the same setting."""
-    return {
-        key: _number(value)
-        for key, value in settings.items()
-        if key not in (*FREE, "seed", "preset", "randomness")
-    }
-
-
-def _number(value: Any) -> Any:
-    """Whole numbers as `int`, in lists and mappings too."""
-    if isinstance(value, Mapping):
-        return {key: _number(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_number(one) for one in value]
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return int(value) if whole else value
+    left_out = ("rounds", "randomness")
+    return relevant_settings({k: v for k, v in settings.items() if k not in left_out})
 
 
 def write_audit(path: Path, confidence: float, jobs: Sequence[Mapping[str, Any]]) -> None:

@@ -194,14 +194,13 @@ def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = Non
         ["round", "unit", "adjacency", "group"], sort=True, as_index=False
     )
     smallest = each.agg({"certified": "min", "claimed": _max})
-    largest: dict[str, Any] = {"certified": _max, "claimed": _max}
-    return smallest.groupby("round", as_index=False).agg(
-        {"unit": "first", "adjacency": _distinct, **largest}
-    )
-
-
-def _distinct(values: pd.Series) -> str:
-    return "; ".join(values.unique())
+    each_round: dict[str, Any] = {
+        "unit": "first",
+        "adjacency": lambda values: "; ".join(values.unique()),
+        "certified": _max,
+        "claimed": _max,
+    }
+    return smallest.groupby("round", as_index=False).agg(each_round)
 
 
 def _max(values: pd.Series) -> float:

@@ -97,20 +97,6 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     return groups
 
 
-def require_one_group(runs: Sequence[Run]) -> Group:
-    """The group of runs that differ only in their seed.
-
-    Raises FedprivError with the keys in which they differ otherwise.
-    """
-    groups = group_runs(runs)
-    if len(groups) > 1:
-        keys = sorted({key for group in groups for key in group.settings}) or ["algo"]
-        raise FedprivError(
-            f"{runs[0].folder.parent}: runs differ in more than their seed: {', '.join(keys)}"
-        )
-    return groups[0]
-
-
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration by dotted key, without the seed and keys that change no result."""
     relevant = {key: value for key, value in config.items() if key not in NO_SETTINGS}

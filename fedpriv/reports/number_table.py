@@ -23,9 +23,3 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]
 def write_records(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """Write at least one record; the keys of the first one are the columns of all."""
     write_table(path, list(records[0]), (record.values() for record in records))
-
-
-def read_table(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file, as text by column."""
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))

@@ -3,7 +3,7 @@ from fake_runs import fake_run
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.groups import group_runs, require_one_group, settings
+from fedpriv.reports.groups import group_runs, settings
 
 VALUES, EPSILON = [0.1, 0.4, 0.8], (1.0, 2.0)
 
@@ -49,10 +49,3 @@ def test_the_same_run_twice_is_refused_unless_it_is_the_same_folder(tmp_path):
     fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=7)
     with pytest.raises(FedprivError, match=r"0 and .*1 are the same run twice \(seed=7\)"):
         group_runs(find_runs([tmp_path]))
-
-
-def test_runs_that_should_be_one_group_name_what_differs(tmp_path):
-    fake_run(tmp_path / "0", "AVG", VALUES, EPSILON, clip=1)
-    fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=1, clip=2)
-    with pytest.raises(FedprivError, match=r"more than their seed: algo\.clip"):
-        require_one_group(find_runs([tmp_path]))

@@ -113,16 +113,6 @@ def test_one_user_decides_who_wins_by_a_diagnostic(swept, tmp_path):
         assert "selection not covered (contribution_norm is" in found.note
 
 
-@pytest.mark.parametrize(
-    "metric", ["train_loss", "gradient_norm", "clipped", "update_norm", "contributions"]
-)
-def test_no_diagnostic_chooses(swept, metric):
-    assert (
-        f"not covered ({metric} is a diagnostic of training records)"
-        in selection(swept, metric).note
-    )
-
-
 def test_the_metric_that_was_fixed_when_the_number_was_drawn_chooses(swept):
     """It is one of the released model on strangers. To look at several metrics and take the nicest
     is another choice."""

@@ -72,7 +72,9 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "parameters": count(status.get("parameters")),
         "rounds": count(status.get("rounds")),
         "rounds_done": max((count(row.get("round")) or 0 for row in metrics), default=0),
-        "rounds_repeated": _repeated(status),
+        "rounds_repeated": sum(
+            count(value) or 0 for value in _mapping(status.get("repeated_rounds")).values()
+        ),
         "randomness": text(status.get("randomness")),
         "dp_valid": status.get("dp_valid") if isinstance(status.get("dp_valid"), bool) else None,
         "observer": observer,
@@ -189,10 +191,6 @@ def _users(status: Mapping[str, Any]) -> Facts:
         "n_users": count(known.get("n_users")),
         "n_silos": count(known.get("n_silos")),
     }
-
-
-def _repeated(status: Mapping[str, Any]) -> int:
-    return sum(count(value) or 0 for value in _mapping(status.get("repeated_rounds")).values())
 
 
 def _free(labels: Mapping[str, Any], metric: str) -> bool:

@@ -108,17 +108,13 @@ def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
                 lines.append(f"{run['folder']}/{name}: changed")
         added = reported_files(path, public=bool(values.get("public"))) - run["files"].keys()
         lines += [f"{run['folder']}/{name}: not in the report" for name in added]
-    return sorted(lines + _changed_audits(values, folder))
-
-
-def _changed_audits(values: Mapping[str, Any], folder: Path) -> list[str]:
-    """A line for each audit within the folder that is not the one of the report."""
-    lines = []
-    for audit in values.get("audits", []):
-        path = folder / Path(audit["folder"]).name / AUDIT
-        if path.is_file() and files.file_digest(path) != audit["file"]:
-            lines.append(f"{audit['folder']}/{AUDIT}: changed")
-    return lines
+    lines += [
+        f"{audit['folder']}/{AUDIT}: changed"
+        for audit in values.get("audits", [])
+        if (file := folder / Path(audit["folder"]).name / AUDIT).is_file()
+        and files.file_digest(file) != audit["file"]
+    ]
+    return sorted(lines)
 
 
 UNFIT = (
