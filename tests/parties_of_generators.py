@@ -77,6 +77,11 @@ class Protocols:
         }
         return parties | {name: self.members[name].setup(task) for name in self.aggregation.helpers}
 
+    def ready(self, counts: np.ndarray) -> Protocols:
+        """Run the set-up."""
+        run(self.setup(counts))
+        return self
+
     def query(self, query, updates, broadcast=Broadcast({})) -> dict[str, Party]:  # noqa: B008
         """A query's parties. updates: each invited silo's, by name, or a function from the
         broadcast to it."""

@@ -120,8 +120,6 @@ def check(words: str) -> str:
         return f"refused: {refusal}"
     target = exp.accountant.target
     solved = forecast.target
-    assert solved is not None
-    assert target is not None
     assert 0 < solved.certified <= target
     rounds = exp.options.rounds
     assert solved.certified == forecast.cost.spent(exp.accountant, rounds)

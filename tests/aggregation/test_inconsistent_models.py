@@ -25,8 +25,7 @@ DEAD, ALIVE = Broadcast({"params": np.zeros(3)}), Broadcast({"params": np.ones(3
 def attack(aggregation, others=DEAD):
     """What the server computes when the victim gets a model that tells something, and all others
     get the same one, or one that tells nothing."""
-    protocols = Protocols(aggregation, (0, 1, 2, 3))
-    run(protocols.setup(np.ones((4, 3), dtype=np.int64)))
+    protocols = Protocols(aggregation, (0, 1, 2, 3)).ready(np.ones((4, 3), dtype=np.int64))
 
     def respond(broadcast):
         return LocalJob(iter(()), SECRET * broadcast.vectors["params"], bytes(32))

@@ -19,13 +19,12 @@ from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.rounds.local_job import LocalJob
 
 INDICES = (0, 1, 10, 2)
+COUNTS = np.ones((4, 3), dtype=np.int64)
 SILOS = ["silo0", "silo1", "silo10", "silo2"]
 
 
 def ready(aggregation=Masked()):  # noqa: B008
-    protocols = Protocols(aggregation, INDICES)
-    run(protocols.setup(np.ones((4, 3), dtype=np.int64)))
-    return protocols
+    return Protocols(aggregation, INDICES).ready(COUNTS)
 
 
 def exchange(protocols, serial, vectors, invited=INDICES):
@@ -77,7 +76,7 @@ def test_masks_differ_between_queries_cohorts_and_set_ups():
     protocols, vectors = ready(), np.zeros((4, 100))
     serials = [(1, 0), (1, 1), (2, 0), (2, 1)]
     messages = [exchange(protocols, serial, vectors)[1] for serial in serials]
-    run(protocols.setup(np.ones((4, 3), dtype=np.int64)))
+    protocols.ready(COUNTS)
     messages.append(exchange(protocols, (1, 0), vectors)[1])
     for one, other in combinations(messages, 2):
         assert all((one[name] != other[name]).all() for name in SILOS)
@@ -143,7 +142,7 @@ def test_a_vector_out_of_range_ends_the_round():
 def test_a_server_cannot_put_its_keys_in_between(signs):
     """Public keys carry their owners' signatures, under the keys of the roster."""
     protocols, own = Protocols(Masked(), INDICES), PrivateKey.generate()
-    parties = protocols.setup(np.ones((4, 3), dtype=np.int64))
+    parties = protocols.setup(COUNTS)
 
     def between(sent):
         raw, server = own.public.raw, protocols[SERVER].signer
@@ -208,6 +207,6 @@ def test_a_set_up_without_the_others_keys_is_given_up():
         while True:
             yield {}
 
-    parties = Protocols(Masked(), INDICES).setup(np.ones((4, 3), dtype=np.int64))
+    parties = Protocols(Masked(), INDICES).setup(COUNTS)
     with pytest.raises(AggregationAbortedError, match="no message from server"):
         run(parties | {SERVER: silent()})

@@ -20,11 +20,9 @@ SILOS = ("silo0", "silo1", "silo2")
 COUNTS = np.array([[1, 2], [3, 0], [5, 6]])
 
 
-def ready(counts=COUNTS):
+def ready():
     """Protocols after a set-up with weights made of counts."""
-    protocols = Protocols(Plain(), (0, 1, 2), RecordWeighting())
-    run(protocols.setup(counts))
-    return protocols
+    return Protocols(Plain(), (0, 1, 2), RecordWeighting()).ready(COUNTS)
 
 
 def parties(protocols, vectors):

@@ -56,14 +56,16 @@ def exchanged(contributions, mechanism, *, number=1, streams=None, sent=None, li
     how it changes what it says in it."""
     streams = streams or Streams(number)
     protocols = Protocols(Shuffle(), tuple(range(SILOS)), RecordsInFull())
-    run(protocols.setup(np.ones((SILOS, UNITS), dtype=np.int64)))
-    numbers = {
-        "streams": streams,
-        "users": UNITS,
-        "size": contributions[0].shape[1],
-        "mechanism": mechanism,
-    }
-    query = query_for(Shuffle(), SILOS, number, **numbers)
+    protocols.ready(np.ones((SILOS, UNITS), dtype=np.int64))
+    query = query_for(
+        Shuffle(),
+        SILOS,
+        number,
+        streams=streams,
+        users=UNITS,
+        size=contributions[0].shape[1],
+        mechanism=mechanism,
+    )
     parties = protocols.query(query, updates(contributions, mechanism, streams, number))
     if lie is not None:
         protocols.says(parties, *lie)

@@ -35,9 +35,7 @@ def names(silos):
 
 def ready(aggregation, silos):
     """The protocols after the set-up, with one unit that counts the same everywhere."""
-    protocols = Protocols(aggregation, tuple(range(silos)))
-    run(protocols.setup(np.ones((silos, 1), dtype=np.int64)))
-    return protocols
+    return Protocols(aggregation, tuple(range(silos))).ready(np.ones((silos, 1), dtype=np.int64))
 
 
 def parties(protocols, vectors, round=1, *, place=0, streams=SYSTEM):
