@@ -59,22 +59,16 @@ def test_other_rates_are_refused(rate):
 def test_every_user_is_sampled_at_the_rate_and_independently(streams):
     sampled = samples(Options(3, 10), 40, 500, streams)
     assert binomtest(int(sampled.sum()), sampled.size, 0.3).pvalue > 1e-6
-    sizes = np.bincount(np.minimum(np.abs(sampled.sum(axis=1) - 12), 6), minlength=7)
-    law = np.array([abs_law(k) for k in range(7)])
-    assert chisquare(sizes, law * 500).pvalue > 1e-6
+    # How far from 12 of 40 the samples' sizes are, and at least 6 away.
+    far, sizes = np.minimum(np.abs(np.arange(41) - 12), 6), sampled.sum(axis=1)
+    law = np.bincount(far, weights=binom.pmf(np.arange(41), 40, 0.3))
+    assert chisquare(np.bincount(far[sizes], minlength=7), law * 500).pvalue > 1e-6
     first, second = sampled[:, 0], sampled[:, 1]
     table = [
         [(first & second).sum(), (first & ~second).sum()],
         [(~first & second).sum(), (~first & ~second).sum()],
     ]
     assert fisher_exact(table).pvalue > 1e-6
-
-
-def abs_law(distance):
-    """Probability that a binomial of 40 draws at 0.3 is so far from 12, or at least 6 away."""
-    if distance == 6:
-        return 1 - sum(abs_law(k) for k in range(6))
-    return sum(binom.pmf(k, 40, 0.3) for k in {12 - distance, 12 + distance})
 
 
 def test_places_and_orders_are_uniform():

@@ -15,7 +15,6 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.graph import Complete, RingGraph, Sparse
 from fedpriv.aggregation.secagg.messages import session_of
-from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.query import Broadcast
 
@@ -193,19 +192,6 @@ def test_each_silo_shares_with_its_neighbours_alone_and_answers_for_them_alone()
         assert set(letters) == around - {name}
         assert not answer or set(answer[1]) == around
         assert bool(answer) == (name in round.chosen)
-
-
-def test_a_neighbours_forged_key_is_found_and_makes_another_graph(protocols):
-    def forge(sent):
-        keys = PrivateKey.generate().public.raw, PrivateKey.generate().public.raw
-        return {
-            name: roster | {"silo8": (*keys, roster["silo8"][2])} for name, roster in sent.items()
-        }
-
-    refused(
-        says(protocols, SERVER, "AdvertiseKeys", forge),
-        "silo8 has not signed its keys|own keys are missing",
-    )
 
 
 def test_shares_for_others_than_the_neighbours_are_refused(protocols):
