@@ -6,23 +6,12 @@ conversion and all curves but one. At fractional orders, its sampled Gaussian ig
 an alternating series and stops after 1000 terms, so epsilon is too large (22.60 instead of 22.33 at
 q=1/8, sigma=5, 20000 rounds) or the order is lost with a warning. `_sampled_gaussian` integrates
 these orders directly.
-
-Poisson sampling before any mechanism with a known Renyi curve.
-
-Zhu, Wang: Poisson subsampled Renyi differential privacy (ICML 2019), Theorem 5, add/remove
-adjacency. For an integer order a and a mechanism with divergences R(2), ..., R(a), sampling at rate
-q gives at most
-
-    1 / (a - 1) * ln( (1-q)^(a-1) (1 - q + a q) + C(a,2) q^2 (1-q)^(a-2) e^R(2)
-                      + 3 * sum over l = 3 .. a of C(a,l) q^l (1-q)^(a-l) e^((l-1) R(l)) ).
-
-For Gaussian noise the factor 3 is not needed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -102,8 +91,6 @@ def event_curve(event: DpEvent, adjacency: str, orders: tuple[float, ...]) -> np
     if isinstance(event, dp.PoissonSampledDpEvent) and adjacency == ADD_REMOVE:
         q = event.sampling_probability
         inner = event.event
-        if isinstance(inner, dp.ZCDpEvent):
-            return sampled_curve(q, lambda a: inner.xi + inner.rho * a, orders)
         if isinstance(inner, dp.GaussianDpEvent):
             grid = np.array(orders)
             whole = np.array([float(order).is_integer() for order in orders])
@@ -128,9 +115,8 @@ def _library_curve(event: DpEvent, adjacency: str, orders: Sequence[float]) -> n
         accountant.compose(event)
     except dp.UnsupportedEventError as error:
         hint = (
-            "supported are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussian and "
-            "zCDP events under add/remove, and fixed-size batches without replacement of "
-            "Gaussians under replace"
+            "supported are Gaussian, Laplace and zCDP events, Poisson sampling of Gaussians under "
+            "add/remove, and fixed-size batches without replacement of Gaussians under replace"
         )
         raise unsupported("rdp", event, adjacency, hint=hint) from error
     return accountant.rdp
@@ -155,35 +141,3 @@ def _sampled_gaussian(q: float, sigma: float, orders: np.ndarray) -> np.ndarray:
         log_moment = logsumexp(order * ratio - u**2 / 2) + np.log(step / np.sqrt(2 * np.pi))
         divergences.append(log_moment / (order - 1))
     return np.array(divergences)
-
-
-def sampled_curve(
-    q: float, curve: Callable[[np.ndarray], np.ndarray], orders: Sequence[float]
-) -> np.ndarray:
-    """Renyi divergence at `orders` of a mechanism with divergences `curve(orders)` after sampling
-    at rate 0 < q < 1.
-
-    Sampling never costs privacy, so the mechanism's own divergence is a bound too. At fractional
-    orders it is the only one.
-    """
-    alone = np.asarray(curve(np.asarray(orders, float)), float)
-    bounds = [
-        _bound(q, curve, int(order)) if float(order).is_integer() else np.inf for order in orders
-    ]
-    return np.asarray(np.minimum(alone, bounds))
-
-
-def _bound(q: float, curve: Callable[[np.ndarray], np.ndarray], order: int) -> float:
-    from scipy.special import gammaln, logsumexp
-
-    few = (order - 1) * np.log1p(-q) + np.log1p((order - 1) * q)
-    hits = np.arange(2, order + 1)
-    ways = gammaln(order + 1) - gammaln(hits + 1) - gammaln(order - hits + 1)
-    terms = (
-        ways
-        + hits * np.log(q)
-        + (order - hits) * np.log1p(-q)
-        + (hits - 1) * curve(hits.astype(float))
-    )
-    terms += np.where(hits > 2, np.log(3), 0)
-    return float(logsumexp([few, *terms]) / (order - 1))
