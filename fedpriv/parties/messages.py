@@ -48,6 +48,8 @@ NATIVE = tuple(dtype.newbyteorder("=") for dtype in DTYPES)
 SHORT = 64
 """Characters of texts whose encoding is kept."""
 
+ENDS = "the message ends too early"
+
 _COUNT = struct.Struct("<I").pack
 _FLOAT = struct.Struct("<d").pack
 
@@ -63,6 +65,11 @@ _PREFIXES: dict[type, tuple[bytes, tuple[str, ...]]] = {}
 
 class MessageError(ValueError):
     """Not a message: an unknown type, too large, or bytes that are no message's encoding."""
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise MessageError(problem)
 
 
 def register(cls: type[T]) -> type[T]:
@@ -110,12 +117,10 @@ def digest_of(message: Any) -> bytes:
 
 def decode(data: bytes) -> Any:
     """The message that encodes to `data`; arrays are new and writable. Raises MessageError."""
-    if len(data) > LIMIT:
-        raise MessageError(f"a message of more than {LIMIT} bytes")
+    _limited(len(data))
     reader = _Reader(data)
     message = reader.message(0)
-    if reader.at != len(data):
-        raise MessageError("bytes after the end of a message")
+    _require(reader.at == len(data), "bytes after the end of a message")
     return message
 
 
@@ -137,8 +142,7 @@ def _size(pieces: Pieces) -> int:
 
 
 def _limited(size: int) -> int:
-    if size > LIMIT:
-        raise MessageError(f"a message of more than {LIMIT} bytes")
+    _require(size <= LIMIT, f"a message of more than {LIMIT} bytes")
     return size
 
 
@@ -184,8 +188,7 @@ def _open_container(letter: bytes, length: int, depth: int, pieces: Pieces) -> N
 
 
 def _require_depth(depth: int) -> None:
-    if depth >= DEPTH:
-        raise MessageError(f"nested more than {DEPTH} deep")
+    _require(depth < DEPTH, f"nested more than {DEPTH} deep")
 
 
 def _write_array(message: np.ndarray, letter: bytes, pieces: Pieces) -> None:
@@ -198,8 +201,7 @@ def _write_array(message: np.ndarray, letter: bytes, pieces: Pieces) -> None:
 
 
 def _require_shape(shape: tuple[int, ...]) -> None:
-    if math.prod(max(size, 1) for size in shape) > LIMIT:
-        raise MessageError(f"an array of shape {shape}")
+    _require(math.prod(max(size, 1) for size in shape) <= LIMIT, f"an array of shape {shape}")
 
 
 @lru_cache(maxsize=1024)
@@ -226,8 +228,7 @@ def _sized(letter: bytes, content: bytes) -> bytes:
 
 
 def _length(value: int) -> bytes:
-    if value > LIMIT:
-        raise MessageError(f"a length of {value}")
+    _require(value <= LIMIT, f"a length of {value}")
     return _COUNT(value)
 
 
@@ -247,42 +248,28 @@ class _Reader:
         self.values = VALUES + len(data) // VALUE_BYTES
 
     def take(self, size: int) -> memoryview:
-        if size > len(self.data) - self.at:
-            raise MessageError("the message ends too early")
+        _require(size <= len(self.data) - self.at, ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
 
     def count(self) -> int:
         """The number of items that follow; each takes at least one byte."""
         count = int.from_bytes(self.take(4), "little")
-        if count > len(self.data) - self.at:
-            raise MessageError("the message ends too early")
+        _require(count <= len(self.data) - self.at, ENDS)
         return count
 
     def message(self, depth: int) -> Any:
         _require_depth(depth - 1)
         self.values -= 1
-        if self.values < 0:
-            raise MessageError("a message of too many values for its bytes")
+        _require(self.values >= 0, "a message of too many values for its bytes")
         letter = bytes(self.take(1))
-        if letter in _CONSTANTS:
-            return _CONSTANTS[letter]
-        if letter in _READERS:
-            return _READERS[letter](self, depth)
-        raise MessageError(f"no type has the letter {letter!r}")
-
-    def number(self) -> float:
-        number: float = struct.unpack("<d", self.take(8))[0]
-        return number
-
-    def raw(self) -> bytes:
-        return bytes(self.take(self.count()))
+        _require(letter in _READERS, f"no type has the letter {letter!r}")
+        return _READERS[letter](self, depth)
 
     def integer(self) -> int:
         content = self.take(self.count())
         value = int.from_bytes(content, "little", signed=True)
-        if _int_bytes(value) != content:
-            raise MessageError("an int with needless bytes")
+        _require(_int_bytes(value) == content, "an int with needless bytes")
         return value
 
     def text(self) -> str:
@@ -309,31 +296,33 @@ class _Reader:
         pairs = dict[str | int, Any]()
         for _ in range(self.count()):
             key = self.message(depth + 1)
-            if type(key) not in (str, int) or key in pairs:
-                raise MessageError("a key that is not a str or int, or comes twice")
+            new = type(key) in (str, int) and key not in pairs
+            _require(new, "a key that is not a str or int, or comes twice")
             pairs[key] = self.message(depth + 1)
         return pairs
 
     def array(self, scalar: bool) -> Any:
         code, dimensions = self.take(2)
-        if code >= len(DTYPES) or dimensions > (0 if scalar else DEPTH):
-            raise MessageError("an array of unknown type or with too many dimensions")
+        known = code < len(DTYPES) and dimensions <= (0 if scalar else DEPTH)
+        _require(known, "an array of unknown type or with too many dimensions")
         shape = struct.unpack(f"<{dimensions}I", self.take(4 * dimensions))
         _require_shape(shape)
         content = self.take(math.prod(shape) * DTYPES[code].itemsize)
         flat = np.frombuffer(content, DTYPES[code])
-        if code == 0 and flat.view(np.uint8).max(initial=0) > 1:
-            raise MessageError("a boolean that is neither 0 nor 1")
+        binary = code != 0 or bool(flat.view(np.uint8).max(initial=0) <= 1)
+        _require(binary, "a boolean that is neither 0 nor 1")
         array = flat.reshape(shape).astype(NATIVE[code])
         return array[()] if scalar else array
 
 
-_CONSTANTS = {b"N": None, b"T": True, b"F": False}
 _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
-    b"f": lambda reader, depth: reader.number(),
+    b"N": lambda reader, depth: None,
+    b"T": lambda reader, depth: True,
+    b"F": lambda reader, depth: False,
+    b"f": lambda reader, depth: struct.unpack("<d", reader.take(8))[0],
     b"i": lambda reader, depth: reader.integer(),
     b"s": lambda reader, depth: reader.text(),
-    b"b": lambda reader, depth: reader.raw(),
+    b"b": lambda reader, depth: bytes(reader.take(reader.count())),
     b"t": lambda reader, depth: reader.items(depth, as_tuple=True),
     b"l": lambda reader, depth: reader.items(depth, as_tuple=False),
     b"d": lambda reader, depth: reader.pairs(depth),

@@ -15,7 +15,6 @@ fedpriv.parties.schema.SchemaError: a number outside 0 to 9
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
@@ -44,8 +43,7 @@ def _require(holds: bool, problem: str) -> None:
 
 def _require_type(message: Any, expected: type, name: str) -> None:
     """Subclasses do not count: their methods could be anything."""
-    if type(message) is not expected:
-        raise SchemaError(f"{type(message).__name__} instead of {name}")
+    _require(type(message) is expected, f"{type(message).__name__} instead of {name}")
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class Raw(Schema):
 
     def check(self, message: Any) -> None:
         _require_type(message, bytes, "bytes")
-        if len(message) != self.size:
-            raise SchemaError(f"{len(message)} bytes instead of {self.size}")
+        _require(len(message) == self.size, f"{len(message)} bytes instead of {self.size}")
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,9 @@ class Number(Schema):
     def check(self, message: Any) -> None:
         if type(message) is int:
             return
-        if type(message) is not float and not isinstance(message, np.number):
-            raise SchemaError(f"{type(message).__name__} instead of a number")
-        plain = type(message) is float
-        finite = math.isfinite(message) if plain else bool(np.isfinite(message))
-        _require(finite, "a number that is not finite")
+        known = type(message) is float or isinstance(message, np.number)
+        _require(known, f"{type(message).__name__} instead of a number")
+        _require(bool(np.isfinite(message)), "a number that is not finite")
 
 
 @dataclass(frozen=True)
@@ -93,15 +88,14 @@ class Array(Schema):
 
     def check(self, message: Any) -> None:
         _require_type(message, np.ndarray, "an array")
-        if message.dtype != self.dtype:
-            raise SchemaError(f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
+        right = message.dtype == self.dtype
+        _require(right, f"an array of {message.dtype} instead of {np.dtype(self.dtype)}")
         fits = len(message.shape) == len(self.shape)
         fits = fits and all(want in (None, has) for want, has in zip(self.shape, message.shape))
-        if not fits:
-            raise SchemaError(f"an array of shape {message.shape} instead of {self.shape}")
+        _require(fits, f"an array of shape {message.shape} instead of {self.shape}")
         for bound, inside in ((self.low, np.greater_equal), (self.high, np.less_equal)):
-            if bound is not None and not inside(message, bound).all():
-                raise SchemaError(f"a number outside {self.low} to {self.high}")
+            fits = bound is None or inside(message, bound).all()
+            _require(fits, f"a number outside {self.low} to {self.high}")
         finite = not self.finite or bool(np.isfinite(message).all())
         _require(finite, "a number that is not finite")
 
