@@ -4,8 +4,7 @@ Processor seconds of one core, medians of alternating turns. A silo's round has 
 `factors` raises every user's ciphertext to its factor, once for all parameters. `product` makes the
 packed weighted sums. `rerand` adds noise and re-randomises. `once` prepares the tables of residues
 for a run of ten rounds. `server` encrypts the broadcast, multiplies the silos' messages and
-decrypts. `predicted` is the silo's round by the cost model, with operations timed in the same
-process.
+decrypts.
 
 Two loops of python-paillier are timed on a slice and scaled to all (parameter, user) pairs. `phe,
 step 2b` raises to Encode(delta) r_u n_su C_LCM mod n for every pair, as in Protocol 1 of Uldp-FL
@@ -65,7 +64,6 @@ def main() -> None:
     )
     print(
         f"{'users':>6} {'params':>7} {'factors':>7} {'product':>8} {'rerand':>6} {'silo':>7} "
-        f"{'predicted':>10} "
         f"{'once':>6} {'server':>7} {'MB sent':>8} {'phe, step 2b':>20} {'phe, factored':>18} "
         "goal"
     )
@@ -74,7 +72,7 @@ def main() -> None:
         print(
             f"{case.users:>6} {case.parameters:>7} {r['factors']:>7.2f} {r['product']:>8.2f} "
             f"{r['rerand']:>6.2f} "
-            f"{r['silo']:>7.2f} {r['predicted']:>10.2f} {r['once']:>6.2f} {r['server']:>7.2f} "
+            f"{r['silo']:>7.2f} {r['once']:>6.2f} {r['server']:>7.2f} "
             f"{r['sent']:>8.3f} "
             f"{r['phe']:>11.1f} ({r['phe ratio']:>5.0f}x) {r['factored']:>9.1f} "
             f"({r['factored ratio']:>5.1f}x) "
@@ -88,7 +86,6 @@ def measure(case: Case) -> dict[str, float]:
 
     Checks every total against plain integers.
     """
-    from fedpriv.aggregation.private_weighting.cost import Timings, predict
     from fedpriv.aggregation.private_weighting.weighted_product import (
         add_and_rerandomise,
         multiply,
@@ -96,7 +93,7 @@ def measure(case: Case) -> dict[str, float]:
         weighted_product,
     )
     from fedpriv.crypto.paillier.keys import generate_key
-    from fedpriv.crypto.paillier.residues import PublishedResidues, TableResidues, tables_pay
+    from fedpriv.crypto.paillier.residues import TABLES_PAY, PublishedResidues, TableResidues
     from fedpriv.encoding.slot_layout import SlotLayout
 
     key = generate_key(KEY_BITS)
@@ -106,9 +103,6 @@ def measure(case: Case) -> dict[str, float]:
     users = range(case.users)
     layout = SlotLayout(
         KEY_BITS, N_MAX, PRECISION, users=case.users, silos=SILOS, bound=1.0, noise=NOISE
-    )
-    cost = predict(
-        layout, case.users, case.parameters, timings=Timings.measure(KEY_BITS), rounds=ROUNDS
     )
     blinds = [1 + secrets.randbelow(public.n - 1) for _ in users]
     totals = rng.integers(1, N_MAX + 1, case.users).tolist()
@@ -125,7 +119,7 @@ def measure(case: Case) -> dict[str, float]:
 
     inverses = [pow(blind * total, -1, public.n) for blind, total in zip(blinds, totals)]
     broadcast = timed("server", lambda: [key.encrypt(inverse) for inverse in inverses])
-    pays = tables_pay(public.bits, ROUNDS * layout.columns(case.parameters))
+    pays = ROUNDS * layout.columns(case.parameters) > TABLES_PAY
     source = timed("once", TableResidues if pays else PublishedResidues, public)
     pairs = case.users * case.parameters
     factors = [blind * count * layout.lcm for blind, count in zip(blinds, counts)]
@@ -161,7 +155,8 @@ def measure(case: Case) -> dict[str, float]:
         for loop in ("phe", "factored")
     }
     medians = {name: float(np.median([turn[name] for turn in turns])) for name in turns[0]}
-    return seconds | medians | ratios | {"predicted": cost.silo, "sent": cost.upload / 1e6}
+    sent = len(message) * public.ciphertext_bytes / 1e6
+    return seconds | medians | ratios | {"sent": sent}
 
 
 def phe_pair(n: int, factor: int, coefficients: np.ndarray, slice_size: int = 16) -> float:

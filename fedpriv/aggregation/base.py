@@ -68,18 +68,6 @@ class AbortPolicy:
     fewest: int | None = None
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a sum will cost.
-
-    lines: sizes, costs and risks, for the log.
-    seconds: of one query's sum if one process does all the work; None if unknown.
-    """
-
-    lines: tuple[str, ...]
-    seconds: float | None = None
-
-
 class SiloProtocol(ABC):
     """One silo's part in the sums of a run; its attributes are the silo's memory.
 
@@ -200,9 +188,9 @@ class Aggregation(ABC):
         next to nothing; None if the settings do not ask for it."""
         return None
 
-    def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
-        """What the next `rounds` rounds will cost; None where sums cost next to nothing."""
-        return None
+    def estimate(self, query: Query, federation: Federation) -> tuple[str, ...]:
+        """Lines about the sizes and risks of a sum; none where sums cost next to nothing."""
+        return ()
 
 
 def require_setting(aggregation: Aggregation, key: str, holds: bool, allowed: str) -> None:

@@ -80,7 +80,7 @@ def candidates(
     """
     # Units that share a bound hide each other. Sums may be too slow for shared runs to pay off.
     pooled = bounds_whole_silos(exp, plan)
-    slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation, 1) is not None
+    slow = bool(exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation))
     most = 1 if slow or pooled else MAX_SHARED_CANARIES
     if exp.algo.contributors.needs_sizes:
         return _with_real_sizes(exp, plan, unit, replaces, most)

@@ -49,5 +49,5 @@ def file_premises(exp: Experiment, plan: Plan, seconds: float) -> FilePremises:
 def _fast(exp: Experiment, plan: Plan) -> Experiment:
     """The experiment in this process, with sums in the clear where the protocol is slow: they are
     the same."""
-    slow = exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation, 1) is not None
+    slow = bool(exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation))
     return replace(exp, engine=InProcess(), aggregation=Plain() if slow else exp.aggregation)

@@ -225,8 +225,8 @@ class _TrainingLoop:
                 progress.say(f"data: {note}")
             if self.records.target:
                 progress.say(self.records.target.text)
-            if number < rounds and (estimate := prepared.estimate(number + 1, rounds - number)):
-                progress.expect(estimate)
+            for line in prepared.estimate(number + 1) if number < rounds else ():
+                progress.say(line)
             while number < rounds:
                 if number == last:
                     ending = f"round {number + 1} has no records left: one pass is over"

@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
-from fedpriv.aggregation.base import Estimate
 from fedpriv.runs.tables import METRICS, Tables
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.logs import LOGGER
@@ -114,17 +112,6 @@ class Progress:
         if due:
             self._shown = now
         return due
-
-    def expect(self, estimate: Estimate) -> None:
-        """Show a prediction. The bar shows the predicted time left until the first round ends."""
-        for line in estimate.lines:
-            self.say(line)
-        if estimate.seconds is None:
-            return
-        left = estimate.seconds * (self.rounds - self.bar.tasks[self.task].completed)
-        self.bar.update(
-            self.task, description=f"about {timedelta(seconds=math.ceil(left))} for aggregation"
-        )
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""

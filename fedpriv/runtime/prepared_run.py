@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import Aggregation, Estimate
+from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.roster import Roster
 from fedpriv.engines.base import Session
@@ -245,10 +245,9 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 return (*left, *(name for name in names if name in lost))[:number]
         return names
 
-    def estimate(self, round: int, rounds: int) -> Estimate | None:
-        """The estimated cost of the exchanges of `rounds` rounds, starting at `round`; None if the
-        aggregation has no estimate."""
-        return self.aggregation.estimate(self.queries(round)[0], self.plan.federation, rounds)
+    def estimate(self, round: int) -> tuple[str, ...]:
+        """See `Aggregation.estimate`."""
+        return self.aggregation.estimate(self.queries(round)[0], self.plan.federation)
 
     def run_round(
         self, queries: tuple[Query, ...], state: State, watch: Stopwatch | None = None

@@ -55,7 +55,6 @@ from typing import TYPE_CHECKING
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.aggregation.base import (
     SERVER,
-    Estimate,
     HelperProtocol,
     SiloProtocol,
     encoding_of,
@@ -136,30 +135,18 @@ class PrivateWeighting(PrivateWeightingSettings):
         )
         return SlotEncoding(layout)
 
-    def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate:
-        from fedpriv.aggregation.private_weighting.cost import Timings, predict
-
+    def estimate(self, query: Query, federation: Federation) -> tuple[str, ...]:
         layout = encoding_of(query, SlotEncoding).layout
         size = query.size
-        timings = Timings.measure(self.key_bits)
-        cost = predict(
-            layout, federation.n_users, size, timings=timings, workers=self.workers, rounds=rounds
-        )
         lines = [
             f"private weighting: {self.key_bits}-bit key, at most "
             f"{self.count_limit(federation.n_silos)} records of a "
             f"user in a silo, {size} parameters in {layout.columns(size)} ciphertexts of "
             f"{layout.slots} slots of "
-            f"{layout.width} bits, grid step 2^-{self.precision}",
-            f"{cost} (for a silo that has records of every user)",
+            f"{layout.width} bits, grid step 2^-{self.precision}; a silo receives "
+            f"{federation.n_users * self.key_bits / 4e6:.3f} MB and sends "
+            f"{layout.columns(size) * self.key_bits / 4e6:.3f} MB a round",
         ]
-        silo = cost.silo
-        if query.user_rate == 1 and rounds > 1:
-            silo -= cost.factors * (1 - 1 / rounds)
-            lines.append(
-                "all users take part, so a silo's rounds after the first take "
-                f"{cost.silo - cost.factors:.2f} s"
-            )
         options = options_to_hide(query.user_rate, self.oblivious)
         if options is not None:
             offered = federation.n_users * options.offered
@@ -168,7 +155,7 @@ class PrivateWeighting(PrivateWeightingSettings):
                 f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB "
                 "to each silo"
             )
-        return Estimate(tuple(lines), federation.n_silos * silo + cost.server)
+        return tuple(lines)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> SiloProtocol:
         from fedpriv.aggregation.private_weighting.silo import PrivateWeightingSilo

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpriv.crypto.paillier.pairs import Operations, power_work
-from fedpriv.crypto.paillier.parallel import even_ranges
 from fedpriv.encoding.slot_layout import SlotLayout
 
 MEMORY = 2**30
 """Bytes that the tables of a silo may take."""
 LARGEST_TABLE = 20
+SQUARING = 0.8
+"""Time of a squaring in multiplications, as measured at 3072 bits."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,21 @@ class TablePlan:
     """chain: slots that one chain of squarings covers.
     copies: shifted copies of the users' ciphertexts, enough to cover all slots.
     groups: sets of users with a joint table each; their sizes differ by at most one.
-    work: preparation included.
+    work: time in multiplications, but for what all plans do.
     """
 
     chain: int
     copies: int
     groups: int
     table_entries: int
-    work: Operations
+    work: float
 
-    def __str__(self) -> str:
-        return (
-            f"{self.groups} joint tables in {self.copies} copies, {self.table_entries} entries; "
-            f"{self.work.multiplications} multiplications and {self.work.squarings} squarings"
-        )
+
+def even_ranges(count: int, parts: int) -> list[range]:
+    """0..count-1 cut into at most `parts` ranges whose lengths differ by at most one. None is empty
+    unless count is 0."""
+    parts = max(1, min(parts, count))
+    return [range(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
 def entry_bytes(key_bits: int) -> int:
@@ -77,24 +78,19 @@ def best_plan(layout: SlotLayout, users: int, dimension: int, *, memory: int = M
         for groups in numbers
     ]
     room = max(memory // entry_bytes(layout.key_bits), min(plan.table_entries for plan in plans))
-    return min(
-        (plan for plan in plans if plan.table_entries <= room), key=lambda plan: plan.work.size
-    )
+    return min((plan for plan in plans if plan.table_entries <= room), key=lambda plan: plan.work)
 
 
 def make_plan(
     layout: SlotLayout, users: int, dimension: int, *, groups: int, chain: int
 ) -> TablePlan:
-    """The plan for `groups` groups of users and chains of `chain` slots, with its exact costs."""
+    """The plan for `groups` groups of users and chains of `chain` slots, with its costs."""
     slots = used_slots(layout, dimension)
     columns = layout.columns(dimension)
     bits = layout.coordinate_bits
     copies = -(-slots // chain)
     entries = copies * sum(1 << len(group) for group in even_ranges(users, groups))
-    shifts = Operations(squarings=users * (copies - 1) * chain * layout.width)
-    column = Operations(
-        slots * bits * groups + 1, (chain - 1) * (layout.width - bits) + chain * bits
-    )
-    offset = power_work(slots * layout.width)
-    work = shifts + Operations(entries) + offset + column * columns
+    shifts = users * (copies - 1) * chain * layout.width
+    squarings = shifts + columns * ((chain - 1) * (layout.width - bits) + chain * bits)
+    work = entries + columns * slots * bits * groups + SQUARING * squarings
     return TablePlan(chain=chain, copies=copies, groups=groups, table_entries=entries, work=work)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from gmpy2 import invert, mpz
+from gmpy2 import invert
 
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, encoding_of
 from fedpriv.aggregation.private_weighting.counts import refuse_none
@@ -23,13 +22,12 @@ from fedpriv.aggregation.weighted import COUNTS, KEYS, received_keys
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
 from fedpriv.crypto.paillier.keys import DecryptionKey, generate_key
 from fedpriv.crypto.paillier.modulus_proof import prove_modulus
-from fedpriv.crypto.paillier.parallel import map_evenly
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.sealing import TAG_BYTES
 from fedpriv.crypto.uniform_integers import from_bytes, width
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
-from fedpriv.parties.post import Expected, Post, at_fault, blaming
+from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Raw, Table
 from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
 
@@ -115,9 +113,7 @@ class PrivateWeightingServer(HelperProtocol):
             with blaming(name):
                 messages.append(key.public.from_bytes(received[name], columns))
         products = multiply(key.public, messages)
-        decrypt = partial(_decrypted, key)
-        with at_fault(SERVER):
-            totals = map_evenly(decrypt, products, self.aggregation.workers)
+        totals = [key.decrypt(product) for product in products]
         return Total(layout.decode(layout.unpack(totals, key.public.n, query.size)), self.silos)
 
     def _encrypted_inverses(self, key: DecryptionKey, query: Query) -> bytes:
@@ -165,7 +161,3 @@ class PrivateWeightingServer(HelperProtocol):
             with blaming(name):
                 sealed[name] = sender.seal(received[name], offers)
         return sealed
-
-
-def _decrypted(key: DecryptionKey, ciphertexts: list[mpz]) -> list[int]:
-    return [key.decrypt(c) for c in ciphertexts]

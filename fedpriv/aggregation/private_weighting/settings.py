@@ -20,7 +20,6 @@ class PrivateWeightingSettings(Aggregation):
     count_cap: larger counts of a user in a silo are cut to it; null: a silo with more than
         floor(n_max / silos) refuses.
     oblivious: hide the sample of users from the server too.
-    workers: processes that share a party's work.
     variant: sound; or paper: without dither and re-randomising, to show what that reveals.
     """
 
@@ -29,7 +28,6 @@ class PrivateWeightingSettings(Aggregation):
     precision: int = 24
     count_cap: int | None = None
     oblivious: bool = False
-    workers: int = 1
     variant: str = "sound"
 
     def __post_init__(self) -> None:
@@ -37,7 +35,6 @@ class PrivateWeightingSettings(Aggregation):
         for key, holds, allowed in (
             ("key_bits", self.key_bits >= 256, "256 or more; 3072 for real use"),
             ("n_max", self.n_max >= 1, "a positive number of records"),
-            ("workers", self.workers >= 1, "a positive number of processes"),
             ("variant", self.variant in VARIANTS, " or ".join(VARIANTS)),
         ):
             require_setting(self, key, holds, allowed)

@@ -47,7 +47,7 @@ from fedpriv.crypto.digest import digest
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Receiver
 from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.modulus_proof import check_modulus, proof_bytes
-from fedpriv.crypto.paillier.residues import PublishedResidues, Residues, TableResidues, tables_pay
+from fedpriv.crypto.paillier.residues import TABLES_PAY, PublishedResidues, TableResidues
 from fedpriv.crypto.prg import KEY_BYTES
 from fedpriv.crypto.uniform_integers import integers_below, to_bytes
 from fedpriv.encoding.slot_layout import lcm_up_to
@@ -235,9 +235,7 @@ class PrivateWeightingSilo(SiloProtocol):
         factors = [
             blind(public.n, self.common_seed, user) * int(self.counts[user]) * lcm for user in users
         ]
-        powers = raise_to_factors(
-            public, [inverses[user] for user in users], factors, workers=self.aggregation.workers
-        )
+        powers = raise_to_factors(public, [inverses[user] for user in users], factors)
         self.powers = dict(zip(users, powers))
         self.powers_of = powers_of
 
@@ -255,8 +253,7 @@ class PrivateWeightingSilo(SiloProtocol):
         if not users:
             return [mpz(1)] * layout.columns(coefficients.shape[1])
         powers = [self.powers[user] for user in users]
-        workers = self.aggregation.workers
-        return weighted_product(public, powers, coefficients, layout=layout, workers=workers)
+        return weighted_product(public, powers, coefficients, layout=layout)
 
     def _dither(self, query: Query) -> Callable[[int], int]:
         """Draws integers below a bound: from the operating system, or from a stream in a seeded
@@ -286,18 +283,16 @@ def _collect(
 
 
 class _ResidueSource:
-    """Fresh n-th residues. It draws them one by one until tables would have paid, then prepares
-    tables."""
+    """Fresh n-th residues: one by one until tables would have paid, then from tables."""
 
     def __init__(self, public: EncryptionKey) -> None:
         self.public = public
         self.drawn = 0
-        self.source: Residues = PublishedResidues(public)
+        self.source: PublishedResidues | TableResidues = PublishedResidues(public)
 
     def draw(self, count: int) -> list[mpz]:
-        before = self.drawn
-        self.drawn = self.drawn + count
-        if tables_pay(self.public.bits, self.drawn) and not tables_pay(self.public.bits, before):
+        self.drawn += count
+        if self.drawn > TABLES_PAY and isinstance(self.source, PublishedResidues):
             self.source = TableResidues(self.public)
         return self.source.draw(count)
 

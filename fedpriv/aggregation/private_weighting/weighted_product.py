@@ -11,16 +11,14 @@ the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 from gmpy2 import f_divmod, invert, mpz
 
 from fedpriv.aggregation.private_weighting import packed_tables
-from fedpriv.aggregation.private_weighting.packed_tables import TablePlan
+from fedpriv.aggregation.private_weighting.packed_tables import TablePlan, even_ranges
 from fedpriv.crypto.paillier import pairs
 from fedpriv.crypto.paillier.keys import EncryptionKey
-from fedpriv.crypto.paillier.parallel import even_ranges, map_evenly, map_in_processes
 from fedpriv.encoding.slot_layout import SlotLayout
 
 
@@ -28,14 +26,14 @@ def raise_to_factors(
     public: EncryptionKey,
     ciphertexts: Sequence[mpz],
     factors: Sequence[int],
-    *,
-    workers: int = 1,
 ) -> list[mpz]:
     """Every user's ciphertext raised to its factor modulo n, once a round. The factor is r_u n_su
-    C_LCM. A parameter's exponent is then only the short fixed-point coordinate. The result does not
-    depend on `workers`."""
-    jobs = list(zip(ciphertexts, factors, strict=True))
-    return map_evenly(partial(_powers, public), jobs, workers)
+    C_LCM. A parameter's exponent is then only the short fixed-point coordinate."""
+    n = public.modulus
+    return [
+        pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n)
+        for c, factor in zip(ciphertexts, factors, strict=True)
+    ]
 
 
 def weighted_product(
@@ -44,27 +42,32 @@ def weighted_product(
     coefficients: np.ndarray,
     *,
     layout: SlotLayout,
-    workers: int = 1,
 ) -> list[mpz]:
     """Packed ciphertexts, `layout.columns(d)` of them, whose slot for parameter k holds sum_u m_u
     a_uk.
 
     powers: one ciphertext of m_u for each of this silo's users, at least one, by
         `raise_to_factors`.
-    coefficients: (users, d) int64, coordinates by `layout.truncate`.
-    workers: processes that share the columns; the result does not depend on them.
+    coefficients: (users, d) int64, coordinates by `layout.truncate`; d is at least 1.
 
     The products are deterministic: they must go through `add_and_rerandomise` before they leave the
     silo. The number of operations does not depend on the coefficients.
     """
-    parts = even_ranges(layout.columns(coefficients.shape[1]), workers)
-    blocks = [
-        coefficients[:, part.start * layout.slots : part.stop * layout.slots] for part in parts
-    ]
-    products = partial(
-        _products, public, list(powers), layout=layout, memory=packed_tables.MEMORY // workers
-    )
-    return [product for part in map_in_processes(products, blocks, workers) for product in part]
+    users, dimension = coefficients.shape
+    n = public.modulus
+    slots = packed_tables.used_slots(layout, dimension)
+    plan = packed_tables.best_plan(layout, users, dimension)
+    bases = [pairs.split(c, n) for c in powers]
+    joint = _joint_tables(bases, plan, width=layout.width, n=n)
+    undo = pairs.split(_lifted_zero(public, powers, layout=layout, slots=slots), n)
+    results = []
+    for start in range(0, dimension, slots):
+        block = coefficients[:, start : start + slots]
+        block = np.pad(block, ((0, 0), (0, slots - block.shape[1])))
+        indices = _indices(block + layout.coordinate_bound, plan, layout)
+        product = _column(joint, indices, plan, layout=layout, n=n)
+        results.append(pairs.join(pairs.times(product, undo, n), n))
+    return results
 
 
 def add_and_rerandomise(
@@ -92,41 +95,8 @@ def multiply(public: EncryptionKey, messages: Sequence[Sequence[mpz]]) -> list[m
     return totals
 
 
-def _powers(public: EncryptionKey, jobs: list[tuple[mpz, int]]) -> list[mpz]:
-    n = public.modulus
-    return [
-        pairs.join(pairs.power(pairs.split(c, n), factor % public.n, n), n) for c, factor in jobs
-    ]
-
-
-def _products(
-    public: EncryptionKey,
-    powers: list[mpz],
-    coefficients: np.ndarray,
-    *,
-    layout: SlotLayout,
-    memory: int,
-) -> list[mpz]:
-    """The columns of `coefficients`, at least one, whose first parameter is in slot 0."""
-    users, dimension = coefficients.shape
-    n = public.modulus
-    slots = packed_tables.used_slots(layout, dimension)
-    plan = packed_tables.best_plan(layout, users, dimension, memory=memory)
-    bases = [pairs.split(c, n) for c in powers]
-    joint = _joint_tables(bases, plan, width=layout.width, n=n)
-    undo = pairs.split(_lifted_zero(public, powers, layout=layout, slots=slots), n)
-    results = []
-    for start in range(0, dimension, slots):
-        block = coefficients[:, start : start + slots]
-        block = np.pad(block, ((0, 0), (0, slots - block.shape[1])))
-        indices = _indices(block + layout.coordinate_bound, plan, layout)
-        product = _column(joint, indices, plan, layout=layout, n=n)
-        results.append(pairs.join(pairs.times(product, undo, n), n))
-    return results
-
-
 def _lifted_zero(
-    public: EncryptionKey, powers: list[mpz], *, layout: SlotLayout, slots: int
+    public: EncryptionKey, powers: Sequence[mpz], *, layout: SlotLayout, slots: int
 ) -> mpz:
     """Removes the offset from every coordinate of a column: prod_u E_u^(-offset) in every slot."""
     product = mpz(1)

@@ -66,7 +66,6 @@ import numpy as np
 from fedpriv.aggregation.base import (
     SERVER,
     CohortSize,
-    Estimate,
     Respond,
     awaited_broadcast,
     invited_silos,
@@ -174,17 +173,15 @@ class SecAgg(RingAggregation):
         self.sparse_graph(n_invited)
         return CohortSize(self.numbers(n_invited)[1])
 
-    def estimate(self, query: Query, federation: Federation, rounds: int) -> Estimate | None:
-        """The graph and how likely it fails. Seconds depend on the machines."""
+    def estimate(self, query: Query, federation: Federation) -> tuple[str, ...]:
+        """The graph and how likely it fails."""
         if self.neighbours is None:
-            return None
+            return ()
         assumed = self._assumed(len(query.invited))
         sparse = self.sparse_graph(len(query.invited))
         if sparse is None:
-            return Estimate(
-                ("secagg: complete graph; no sparse one that is safe saves half of it",)
-            )
-        return Estimate(tuple(assumed.describe(sparse)))
+            return ("secagg: complete graph; no sparse one that is safe saves half of it",)
+        return tuple(assumed.describe(sparse))
 
     def terms(self, query: Query, told: bytes = b"") -> Terms:
         """The numbers that all parties use in a query. Raises ConfigError when they do not fit the

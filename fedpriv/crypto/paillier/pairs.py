@@ -11,7 +11,6 @@ Chinese remainder theorem is faster still.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gmpy2 import f_divmod, mpz
 
@@ -19,33 +18,6 @@ Pair = tuple[mpz, mpz]
 
 WINDOW = 6
 """Bits of an exponent that one multiplication covers."""
-
-
-@dataclass(frozen=True)
-class Operations:
-    """Numbers of operations on pairs."""
-
-    multiplications: int = 0
-    squarings: int = 0
-
-    def __add__(self, other: Operations) -> Operations:
-        return Operations(
-            self.multiplications + other.multiplications, self.squarings + other.squarings
-        )
-
-    def __mul__(self, times: int) -> Operations:
-        return Operations(self.multiplications * times, self.squarings * times)
-
-    @property
-    def size(self) -> float:
-        """Time in multiplications, as measured at 3072 bits; for comparisons."""
-        return self.multiplications + 0.8 * self.squarings
-
-
-def power_work(bits: int) -> Operations:
-    """Operations of `power` for an exponent of `bits` bits."""
-    windows = -(-bits // WINDOW)
-    return Operations(2**WINDOW - 1 + windows, WINDOW * (WINDOW - 1) // 2 + WINDOW * windows)
 
 
 def split(number: mpz, n: mpz) -> Pair:

@@ -27,7 +27,6 @@ where the generators serve for any number of residues: distances add up.
 from __future__ import annotations
 
 import secrets
-from typing import Protocol
 
 from gmpy2 import gcd, mpz
 
@@ -40,13 +39,8 @@ WINDOW = 8
 """Exponent bits that one table covers: 2^8 products, about 0.9 kB each for 3072 bits."""
 EXTRA_BITS = 256
 """Twice the bits of the statistical distance."""
-
-
-class Residues(Protocol):
-    """A source of n-th residues, each for one use."""
-
-    def draw(self, count: int) -> list[mpz]:
-        """`count` fresh residues."""
+TABLES_PAY = 250
+"""So many residues make up for the preparation of tables."""
 
 
 class PublishedResidues:
@@ -59,11 +53,6 @@ class PublishedResidues:
     def draw(self, count: int) -> list[mpz]:
         """`count` independent uniform n-th residues. From the operating system's randomness."""
         return [pairs.join(uniform_residue(self.public), self.public.modulus) for _ in range(count)]
-
-    @staticmethod
-    def one(bits: int) -> pairs.Operations:
-        """Operations of one residue."""
-        return pairs.power_work(bits)
 
 
 class TableResidues:
@@ -95,23 +84,6 @@ class TableResidues:
                 result = pairs.times(result, table[index], n)
             results.append(pairs.join(result, n))
         return results
-
-    @staticmethod
-    def preparation(bits: int) -> pairs.Operations:
-        """Operations before the first residue."""
-        generator = pairs.power_work(bits) + pairs.Operations(squarings=exponent_bits(bits))
-        return generator * GENERATORS + TableResidues.one(bits) * (1 << WINDOW)
-
-    @staticmethod
-    def one(bits: int) -> pairs.Operations:
-        """Operations of one residue: a multiplication for each table."""
-        return pairs.Operations(multiplications=GENERATORS * exponent_bits(bits) // WINDOW)
-
-
-def tables_pay(bits: int, expected: int) -> bool:
-    """Whether `expected` residues for n of `bits` bits make up for the preparation of tables."""
-    tables = TableResidues.preparation(bits) + TableResidues.one(bits) * expected
-    return tables.size < (PublishedResidues.one(bits) * expected).size
 
 
 def exponent_bits(bits: int) -> int:

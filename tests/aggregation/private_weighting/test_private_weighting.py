@@ -409,17 +409,6 @@ def test_contributions_and_noise_beyond_their_bounds_are_errors():
         world.run()
 
 
-@pytest.mark.parametrize("place", ["server", "weighted_product"])
-def test_who_loses_a_process_is_named(place, monkeypatch):
-    def breaks(*_):
-        raise AggregationAbortedError("a process that shared the work has died")
-
-    world = random_world().ready()
-    monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{place}.map_evenly", breaks)
-    with pytest.raises(AggregationAbortedError, match=r"^(server|silo\d): a process"):
-        world.run()
-
-
 def test_a_clipped_coordinate_may_exceed_its_bound_by_the_error_of_clipping():
     world = random_world(clip=0.1)
     world.vectors[:] = 0

@@ -87,16 +87,10 @@ def pow_product(bases, coefficients, shape):
     return product
 
 
-@pytest.mark.parametrize("workers", [2, 3, 8])
-def test_results_do_not_depend_on_the_number_of_processes(workers):
-    shape = layout(4)
-    coefficients = np.random.default_rng(2).integers(-1000, 1000, (4, 4 * shape.slots + 1))
+def test_ciphertexts_are_raised_to_their_factors():
     bases, factors = [KEY.encrypt(u + 1) for u in range(4)], [3, PUBLIC.n + 5, 7, PUBLIC.n - 1]
     powers = raise_to_factors(PUBLIC, bases, factors)
-    assert raise_to_factors(PUBLIC, bases, factors, workers=workers) == powers
     assert [KEY.decrypt(c) for c in powers] == [3, 10, 21, PUBLIC.n - 4]
-    products = weighted_product(PUBLIC, powers, coefficients, layout=shape)
-    assert weighted_product(PUBLIC, powers, coefficients, layout=shape, workers=workers) == products
 
 
 def test_the_best_plan_is_the_cheapest_that_fits_memory():
@@ -107,10 +101,10 @@ def test_the_best_plan_is_the_cheapest_that_fits_memory():
         for chain in range(1, 19)
     ]
     best = packed_tables.best_plan(shape, 100, 4000)
-    assert best.work.size <= min(plan.work.size for plan in plans)
+    assert best.work <= min(plan.work for plan in plans)
     tight = packed_tables.best_plan(shape, 100, 4000, memory=2**23)
     assert tight.table_entries * packed_tables.entry_bytes(3072) <= 2**23
-    assert tight.work.size > best.work.size
+    assert tight.work > best.work
     assert (
         packed_tables.best_plan(shape, 100, 4000, memory=0).table_entries == 200
     )  # none, and each of 100 alone

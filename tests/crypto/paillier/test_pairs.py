@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.crypto.paillier.pairs import (
-    Operations,
     doublings,
     join,
     power,
-    power_work,
     split,
     subset_products,
     times,
@@ -38,10 +36,3 @@ def test_subset_products_are_indexed_by_who_takes_part():
     assert products == [
         math.prod(p for bit, p in enumerate((2, 3, 5, 7)) if k >> bit & 1) for k in range(16)
     ]
-
-
-def test_work_adds_up_and_a_power_of_windows_costs_what_it_says():
-    assert Operations(1, 2) + Operations(3, 4) * 2 == Operations(7, 10)
-    assert Operations(10, 5).size == 14.0
-    # 63 products and 15 squarings for the table, then 512 windows of six squarings and one product.
-    assert power_work(3072) == Operations(63 + 512, 15 + 3072)

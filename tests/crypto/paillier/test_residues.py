@@ -9,7 +9,6 @@ from fedpriv.crypto.paillier.residues import (
     PublishedResidues,
     TableResidues,
     exponent_bits,
-    tables_pay,
 )
 
 P, Q = 7, 11
@@ -59,8 +58,3 @@ def test_the_stated_distance_from_uniform(bits):
     ]  # beyond 4096: below 2^-1000 together
     distance = 3 * 2.0**-k + math.sqrt(2.0 ** (bits - k * width) + sum(squares)) / 2
     assert distance < 2.0**-128
-
-
-def test_tables_pay_only_for_many_residues():
-    pays = [tables_pay(3072, count) for count in (1, 100, 500, 10_000)]
-    assert pays == [False, False, True, True]
