@@ -47,12 +47,13 @@ def pytest_collection() -> Iterator[None]:
 STARTED = time.monotonic()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Note the seconds of a whole suite, for `python -m scripts.size`."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note the seconds of a whole suite that has passed, for `python -m scripts.size`."""
     config = session.config
-    asked = config.option.file_or_dir or config.option.keyword or config.option.markexpr != FAST
-    if not hasattr(config, "workerinput") and not asked and config.cache is not None:
-        config.cache.set("fedpriv/suite_seconds", time.monotonic() - STARTED)
+    part = config.option.file_or_dir or config.option.keyword or config.option.markexpr != FAST
+    cache = getattr(config, "cache", None)
+    if exitstatus == 0 and cache is not None and not part and not hasattr(config, "workerinput"):
+        cache.set("fedpriv/suite_seconds", time.monotonic() - STARTED)
 
 
 @pytest.hookimpl(optionalhook=True)
