@@ -75,28 +75,20 @@ def test_is_a_frozen_value(accountant):
         accountant.delta = 0.1
 
 
+@pytest.mark.parametrize("grown", ["rate", "noise", "rounds"])
 @quick
-@given(rates, noises, lengths, st.integers(0, 5000))
-def test_epsilon_never_falls_with_rounds(accountant, q, sigma, rounds, further):
-    assert_none_falls(
-        epsilons(accountant, q, sigma, rounds), epsilons(accountant, q, sigma, rounds + further)
-    )
-
-
-@quick
-@given(rates, rates, noises, lengths)
-def test_epsilon_never_falls_with_the_sampling_rate(accountant, q, other, sigma, rounds):
-    low, high = sorted((q, other))
-    assert_none_falls(
-        epsilons(accountant, low, sigma, rounds), epsilons(accountant, high, sigma, rounds)
-    )
-
-
-@quick
-@given(rates, noises, noises, lengths)
-def test_epsilon_never_falls_as_noise_shrinks(accountant, q, sigma, other, rounds):
-    low, high = sorted((sigma, other))
-    assert_none_falls(epsilons(accountant, q, high, rounds), epsilons(accountant, q, low, rounds))
+@given(st.tuples(rates, rates), st.tuples(noises, noises), lengths, st.integers(0, 5000))
+def test_epsilon_never_falls_with_rate_and_rounds_and_as_noise_shrinks(
+    accountant, grown, q, sigma, rounds, further
+):
+    (low, high), (quiet, loud) = sorted(q), sorted(sigma)
+    less = {"q": low, "sigma": loud, "rounds": rounds}
+    changes = {
+        "rate": {"q": high},
+        "noise": {"sigma": quiet},
+        "rounds": {"rounds": rounds + further},
+    }
+    assert_none_falls(epsilons(accountant, **less), epsilons(accountant, **less | changes[grown]))
 
 
 @pytest.mark.parametrize("method", [Rdp(), Pld()], ids=["rdp", "pld"])

@@ -179,13 +179,8 @@ def test_local_test_splits_are_of_large_silos_by_the_coins_of_records(case):
     np.testing.assert_array_equal(~allocation.trains, large[allocation.silo] & (coins < share))
 
 
-def test_it_states_its_stability_before_data_are_read(case):
+def test_it_is_configuration_that_pickles_and_states_its_stability(case):
     _, data, _, allocator, allocation = case
+    assert pickle.loads(pickle.dumps(allocator)) == allocator
     assert allocation.stability == allocator.stability(data)
     assert allocation.stability.of("user", ADD_REMOVE).users == 1
-
-
-def test_it_is_configuration_that_pickles_and_accepts_what_it_allocates(case):
-    _, data, _, allocator, _ = case
-    assert pickle.loads(pickle.dumps(allocator)) == allocator
-    allocator.check(data)

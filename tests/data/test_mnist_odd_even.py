@@ -10,16 +10,11 @@ from fedpriv.errors import DataError
 from fedpriv.util.streams import Streams
 
 
-def digits_of(corpus, root):
-    """The digit of each training record, by its features."""
-    features, digits = projected(root)
-    known = {row.tobytes(): digit for row, digit in zip(features, digits)}
-    return np.array([known[row.tobytes()] for row in corpus.train.x])
-
-
 def test_every_silo_holds_one_even_and_one_odd_digit(small_root):
     corpus = MnistOddEven(small_root).load(Streams(0))
-    digits = digits_of(corpus, small_root)
+    features, known = projected(small_root)
+    digit_of = {row.tobytes(): digit for row, digit in zip(features, known)}
+    digits = np.array([digit_of[row.tobytes()] for row in corpus.train.x])
     assert len(set(PAIRS)) == 25
     for silo, pair in enumerate(PAIRS):
         assert set(digits[corpus.train.silo == silo]) == set(pair)
