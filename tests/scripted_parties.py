@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from inspect import isgenerator
+from inspect import currentframe, isgenerator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -163,7 +163,7 @@ def garbles_the_length(player):
 
 def globals_of_its_process():
     """What the code around the party sees; Ray may have made a copy of its module."""
-    frame = sys._getframe()
+    frame = currentframe()
     while frame.f_code.co_name != "_reply":
         frame = frame.f_back
     return frame.f_globals
