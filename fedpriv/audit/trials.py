@@ -139,18 +139,14 @@ def _promise(attack: Attack, effort: Effort, attacks: int) -> tuple[float, float
     scores = trials(attack, pilot, PILOT_RUNS, MIN_PILOT_TRIALS)
     counted = min(len(sample) for pair in scores.values() for sample in pair)
     expected = min(counted * effort.seconds / (time.monotonic() - begin), effort.trials)
-    effect = float(np.mean([_effect(*pair) for pair in scores.values()]))
+    effects = [max(map(_distance, absent.T, present.T)) for absent, present in scores.values()]
+    effect = float(np.mean(effects))
     error = math.sqrt((2 + effect**2 / 4) / counted)
     return effect - INTERVAL_WIDTH / math.sqrt(expected), error
 
 
-def _effect(absent: np.ndarray, present: np.ndarray) -> float:
-    """The largest distance of two samples' means in standard deviations, over all metrics; at most
-    100."""
-    return max(map(_distance, absent.T, present.T))
-
-
 def _distance(absent: np.ndarray, present: np.ndarray) -> float:
+    """The distance of two samples' means in standard deviations; at most 100."""
     gap = abs(present.mean() - absent.mean())
     spread = math.sqrt((absent.var() + present.var()) / 2)
     return min(100.0, float(gap / spread)) if spread else 100.0 * bool(gap)

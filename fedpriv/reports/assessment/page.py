@@ -124,18 +124,23 @@ def _curve(values: Facts) -> Facts:
         named = [(runs[0]["method"], runs[0]["curve"])]
         metric = runs[0]["metric"]
         labels = [run["metrics"][metric]["label"] for run in runs if metric in run["metrics"]]
-    lines = [Line(name, _points(curve)) for name, curve in named]
+    lines = [
+        Line(
+            name,
+            [
+                (point["certified"], point["metric"])
+                for point in curve
+                if isinstance(point["certified"], int | float)
+            ],
+        )
+        for name, curve in named
+    ]
     name = metric.replace("_", " ")
     title = f"What a smaller epsilon costs: {name} after each evaluated round."
     picture = chart(
         [line for line in lines if line.points], x="certified epsilon", y=name, title=title
     )
     return {"picture": picture, "metric": name, "labels": dict.fromkeys(labels)}
-
-
-def _points(curve: Sequence[Facts]) -> list[tuple[float, float]]:
-    finite = (point for point in curve if isinstance(point["certified"], int | float))
-    return [(point["certified"], point["metric"]) for point in finite]
 
 
 MOST_KEYS = 3
