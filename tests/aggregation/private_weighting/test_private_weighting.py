@@ -146,10 +146,9 @@ def test_a_silo_without_users_and_one_silo_alone():
     ("one", "other", "rate"),
     [
         ({}, {}, 1.0),
-        ({"size": 40, "workers": 1}, {"size": 40, "workers": 2}, 1.0),
         ({"oblivious": True}, {"oblivious": True}, 0.5),
     ],
-    ids=["whatever the keys", "whatever the workers", "with a hidden sample"],
+    ids=["whatever the keys", "with a hidden sample"],
 )
 def test_a_seeded_run_repeats_to_the_bit(one, other, rate):
     first, second = (
