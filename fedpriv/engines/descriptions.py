@@ -26,12 +26,6 @@ PLAIN = (type(None), bool, int, float, str, bytes)
 LISTS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
-def describe(spec: PartySpec, party: str) -> Any:
-    """The description of a party as a message. Raises ConfigError for an object that has no place
-    in one."""
-    return _described(spec, party)
-
-
 def restore(described: Any) -> PartySpec:
     """The party's description from a message. Raises ValueError for anything else."""
     try:
@@ -43,19 +37,20 @@ def restore(described: Any) -> PartySpec:
     return spec
 
 
-def _described(value: Any, place: str) -> Any:
-    """What stands for a value in a message. Types must be exact, since they come back unchanged.
+def describe(value: Any, place: str) -> Any:
+    """What stands for a party's description, or for a value in one, in a message. Types must be
+    exact, since they come back unchanged. Raises ConfigError for an object that has no place there.
 
-    place: of the value, for errors.
+    place: name of the party, or place of the value, for errors.
     """
     cls = type(value)
     if cls in PLAIN or isinstance(value, np.ndarray | np.generic):
         return value
     if cls in LISTS.values():
-        return cls.__name__, [_described(one, f"{place}[{at}]") for at, one in enumerate(value)]
+        return cls.__name__, [describe(one, f"{place}[{at}]") for at, one in enumerate(value)]
     if cls is dict:
         pairs = [(key, f"{place}[{key!r}]") for key in value]
-        items = [(_described(key, at), _described(value[key], at)) for key, at in pairs]
+        items = [(describe(key, at), describe(value[key], at)) for key, at in pairs]
         return "dict", items
     if isinstance(value, Path):
         return "path", str(value)
@@ -65,7 +60,7 @@ def _described(value: Any, place: str) -> Any:
         return "tensor", value.detach().cpu().numpy()
     if is_dataclass(cls):
         names = [field.name for field in fields(cls) if field.init]
-        own = {name: _described(getattr(value, name), f"{place}.{name}") for name in names}
+        own = {name: describe(getattr(value, name), f"{place}.{name}") for name in names}
         return _path(cls, place), own
     raise _refusal(cls, place, "has no place in a party's description")
 
