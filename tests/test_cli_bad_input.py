@@ -1,12 +1,10 @@
 """Mistakes end with one line, exit code 2, no traceback, and no folder left behind."""
 
-import gzip
 import json
-import struct
 
-import numpy as np
 import pytest
 from command import run, run_child
+from small_data import write_creditcard, write_mnist
 
 from fedpriv.training.trainers.compiled import library
 
@@ -135,45 +133,40 @@ def test_an_output_folder_that_is_a_file(tmp_path):
     one_line(["hydra.run.dir=file/run"], ["hydra.run.dir", "file"], tmp_path)
 
 
-def creditcard(rows, cell=None):
-    names = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
-    lines = [",".join(names)]
-    rng = np.random.default_rng(0)
-    for number in range(rows):
-        values = [f"{value:.3f}" for value in rng.normal(size=30)] + [str(int(number % 10 == 0))]
-        if cell is not None and number == 5:
-            values[3] = cell
-        lines.append(",".join(values))
-    return "\n".join(lines) + "\n"
+def cell(value):
+    """Another value in the column V3 of the fifth row."""
+
+    def change(text):
+        lines = [line.split(",") for line in text.splitlines()]
+        lines[5][3] = value
+        return "\n".join(map(",".join, lines)) + "\n"
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("content", "named"),
+    ("change", "named"),
     [
-        (creditcard(200, "nan"), ["creditcard.csv", "V3"]),
-        (creditcard(200, "wide"), ["creditcard.csv", "V3"]),
-        (creditcard(200).replace("V7", "V77"), ["creditcard.csv", "V7"]),
-        ("", ["creditcard.csv"]),
-        (creditcard(200)[:-40], ["creditcard.csv"]),
+        (cell("nan"), ["creditcard.csv", "V3"]),
+        (cell("wide"), ["creditcard.csv", "V3"]),
+        (lambda text: text.replace("V7", "V77"), ["creditcard.csv", "V7"]),
+        (lambda text: "", ["creditcard.csv"]),
+        (lambda text: text[:-40], ["creditcard.csv"]),
     ],
     ids=["nan", "text", "column", "empty", "truncated"],
 )
-def test_bad_tables(content, named, tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "creditcard.csv").write_text(content)
+def test_bad_tables(change, named, tmp_path):
+    path = tmp_path / "data" / "creditcard.csv"
+    write_creditcard(path, 200, 20)
+    path.write_text(change(path.read_text()))
     words = ["data=creditcard", "data.root=data", "allocator.n_users=5", "allocator.n_silos=2"]
     one_line(words, named, tmp_path)
 
 
 def test_truncated_images(tmp_path):
-    raw = tmp_path / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for name, count in (("train", 60000), ("t10k", 10000)):
-        header = struct.pack(">IIII", 2051, count, 28, 28)
-        (raw / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + bytes(1000)))
-        (raw / f"{name}-labels-idx1-ubyte.gz").write_bytes(
-            gzip.compress(struct.pack(">II", 2049, count) + bytes(count))
-        )
+    write_mnist(tmp_path)
+    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:1000])
     one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path)
 
 

@@ -27,11 +27,17 @@ def test_the_newest_of_those_that_wait_is_done():
     assert done == [1, 4]
 
 
-def test_a_job_that_comes_too_soon_waits_for_a_later_one_or_the_end(monkeypatch):
-    now, done = [0.0], []
-    monkeypatch.setattr(
-        "fedpriv.runs.background_writer.time", SimpleNamespace(monotonic=lambda: now[0])
-    )
+@pytest.fixture
+def now(monkeypatch):
+    """The seconds of the clock, in a list."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("fedpriv.runs.background_writer.time", clock)
+    return now
+
+
+def test_a_job_that_comes_too_soon_waits_for_a_later_one_or_the_end(now):
+    done = []
 
     def submit(number):
         written = threading.Event()
@@ -50,11 +56,8 @@ def test_a_job_that_comes_too_soon_waits_for_a_later_one_or_the_end(monkeypatch)
     assert done == [1, 4, 5]
 
 
-def test_runs_that_share_threads_have_their_turn_less_often(monkeypatch):
-    now, done = [0.0], []
-    monkeypatch.setattr(
-        "fedpriv.runs.background_writer.time", SimpleNamespace(monotonic=lambda: now[0])
-    )
+def test_runs_that_share_threads_have_their_turn_less_often(now):
+    done = []
     with (
         ThreadPoolExecutor(1) as pool,
         BackgroundWriter(SharedWriters(pool, runs=7), every=5.0) as writer,

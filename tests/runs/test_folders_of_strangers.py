@@ -102,32 +102,28 @@ def test_trust_is_only_said_about_a_stored_folder(tmp_path):
     assert "--trust-code" in done.stderr
 
 
+RAY = {"_target_": "fedpriv.engines.ray.RayEngine"}
+HERE = {"_target_": "fedpriv.engines.inprocess.InProcess"}
+MLFLOW = {"_target_": "fedpriv.trackers.mlflow.MlFlow", "experiment": "x"}
+
+
 @pytest.mark.parametrize(
-    ("group", "key", "value"),
+    ("group", "own", "key"),
     [
-        ("engine", "address", "192.0.2.1:6379"),
-        ("engine", "journals", "/tmp/elsewhere"),
-        ("tracker", "uri", "http://192.0.2.1/"),
+        ("engine", RAY | {"address": "192.0.2.1:6379"}, "address"),
+        ("engine", RAY | {"journals": "/tmp/elsewhere"}, "journals"),
+        ("engine", HERE | {"roster": "/r.csv", "keys": "/keys"}, "roster"),
+        ("tracker", MLFLOW | {"uri": "http://192.0.2.1/"}, "uri"),
     ],
 )
-def test_a_resumed_folder_does_not_choose_where_to_connect(group, key, value, theirs):
+def test_a_resumed_folder_does_not_choose_where_to_connect_or_whose_keys_sign(
+    group, own, key, theirs
+):
     """Ray unpickles what its cluster sends, and a tracker sends what it is given."""
-    own = {
-        "engine": {"_target_": "fedpriv.engines.ray.RayEngine"},
-        "tracker": {"_target_": "fedpriv.trackers.mlflow.MlFlow", "experiment": "x"},
-    }[group]
-    change(theirs, group, own | {key: value})
+    change(theirs, group, own)
     done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
     assert done.returncode == 2
-    assert f"{group}.{key}={value}" in done.stderr
-
-
-def test_a_resumed_folder_does_not_choose_whose_keys_sign(theirs):
-    own = {"_target_": "fedpriv.engines.inprocess.InProcess", "roster": "/r.csv", "keys": "/keys"}
-    change(theirs, "engine", own)
-    done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
-    assert done.returncode == 2
-    assert "engine.roster=/r.csv: null, unless --trust-code" in done.stderr
+    assert f"{group}.{key}={own[key]}: null, unless --trust-code" in done.stderr
 
 
 def test_stored_settings_are_not_computed(theirs, monkeypatch):
@@ -152,11 +148,6 @@ def test_a_resumed_run_does_not_write_through_links(name, hard, theirs):
     assert done.returncode == 2
     assert f"{theirs / name}" in done.stderr
     assert victim.read_text() == "round,time\nkeep\n"
-
-
-def test_what_silos_remember_is_for_the_owner_alone(honest):
-    assert (honest / "checkpoint.safetensors").stat().st_mode & 0o077 == 0
-    assert (honest / "metrics.csv").stat().st_mode & 0o044, "the results are not secret"
 
 
 @pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
@@ -216,10 +207,10 @@ def test_python_refuses_the_same_folders(theirs, marker):
     assert not marker.exists()
 
 
-def test_a_checkpoint_left_by_a_crash_is_replaced_privately(tmp_path, honest):
-    """A temporary file of another mode does not hand its mode on."""
-    folder = RunFolder(tmp_path)
+def test_what_silos_remember_is_for_the_owner_alone(tmp_path, honest):
+    """Also where a crash has left a temporary file of another mode."""
+    assert (honest / "checkpoint.safetensors").stat().st_mode & 0o077 == 0
+    assert (honest / "metrics.csv").stat().st_mode & 0o044, "the results are not secret"
     (tmp_path / "checkpoint.safetensors.tmp").touch(0o644)
-    saved = RunFolder(honest).load_checkpoint()
-    folder.save_checkpoint(saved)
+    RunFolder(tmp_path).save_checkpoint(RunFolder(honest).load_checkpoint())
     assert (tmp_path / "checkpoint.safetensors").stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Runs whose noise is solved for `accountant.target`."""
+"""What rounds will cost, and runs whose noise is solved for `accountant.target`."""
 
 import json
 from dataclasses import replace
@@ -10,8 +10,12 @@ from command import run
 from interrupted import Death, dies_in, run_or_resume
 from runs import experiment
 
+from fedpriv.accountants.ledger import Ledger
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations
+from fedpriv.runs.folder import RunFolder
+from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
+from fedpriv.testing import experiment as shipped
 
 TARGET = "accountant.target=1.5"
 
@@ -48,46 +52,24 @@ def test_the_noise_belongs_to_the_identity_of_a_run():
     assert digests[0] == digests[2] != digests[1]
 
 
-def test_a_repeated_round_ends_a_run_before_its_target(tmp_path):
-    """With system randomness each attempt is charged, and the noise is made for one attempt."""
+@pytest.mark.parametrize("randomness", ["system", "simulation"])
+def test_a_repeated_round_ends_a_run_before_its_target(randomness, tmp_path):
+    """With system randomness each attempt is charged, and the noise is made for one attempt. A
+    seeded run repeats a round for nothing."""
     folder = tmp_path / "run"
-    words = ("rounds=4", "randomness=system", "accountant=rdp", TARGET)
+    words = ("rounds=4", f"randomness={randomness}", "accountant=rdp", TARGET)
     with pytest.raises(Death), dies_in(2, sums=[]):
         run_or_resume(folder, *words)
     run_or_resume(folder, *words, resume=True)
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "done"
-    assert status["reason"] == "round 4 would exceed accountant.target=1.5"
-    assert headline(folder).iloc[-1] <= 1.5
     assert "4" not in status["repeated_rounds"]
-
-
-def test_a_seeded_run_repeats_a_round_for_nothing(tmp_path):
-    folder = tmp_path / "run"
-    words = ("rounds=4", "accountant=rdp", TARGET)
-    with pytest.raises(Death), dies_in(2, sums=[]):
-        run_or_resume(folder, *words)
-    run_or_resume(folder, *words, resume=True)
-    assert list(headline(folder).index) == [1, 2, 3, 4]
-    assert 1.4999 < headline(folder).iloc[-1] <= 1.5
-
-
-def test_a_silo_refuses_a_second_answer_beyond_the_target(tmp_path):
-    words = ("rounds=2", "randomness=system", "accountant=rdp", TARGET)
-    aborts = []
-    for _ in range(2):  # two coordinators, neither of which knows of the other
-        with prepare(experiment(*words)) as prepared:
-            for name in prepared.silos:
-                spec = replace(prepared.session.specs[name], journals=str(tmp_path))
-                prepared.session.specs[name] = spec
-            prepared.session.reopen({name: {} for name in prepared.silos})
-            prepared.set_up(1, [])
-            state = prepared.state
-            for number in (1, 2):
-                result = prepared.run_round(prepared.queries(number), state)
-                aborts.append(result.aborted)
-    assert aborts[:2] == [None, None]
-    assert "would exceed accountant.target=1.5" in aborts[3]
+    assert headline(folder).iloc[-1] <= 1.5
+    if randomness == "system":
+        assert status["reason"] == "round 4 would exceed accountant.target=1.5"
+    else:
+        assert list(headline(folder).index) == [1, 2, 3, 4]
+        assert headline(folder).iloc[-1] > 1.4999
 
 
 def test_a_target_fixes_the_number_of_rounds(tmp_path):
@@ -174,3 +156,38 @@ def test_the_noise_recommended_for_a_budget_is_within_it(words, budget):
     assert printed >= set_to.noise
     scaled = set_to.with_noise(printed)
     assert scaled.cost.spent(forecast.exp.accountant, rounds) <= budget
+
+
+def test_queries_that_differ_cost_what_a_run_records(tmp_path):
+    """Two of three silos a round: after five rounds they have taken part three or four times."""
+    exp = shipped("algo=cdp_fedavg", "algo.cohort=2", "rounds=5", "algo.local_steps=2")
+    train(exp, "", tmp_path / "run")
+    last = [row for row in RunFolder(tmp_path / "run").rows("epsilon.csv") if row["round"] == "5"]
+    planned = EpsilonForecast.of(exp)
+    rows = planned.rows_at([2, 5])
+    assert [row.round for row in rows] == [2] * 6 + [5] * 6
+    recorded = {(row["observer"], row["method"]): float(row["certified"]) for row in last}
+    for row in rows[6:]:
+        assert row.certified == pytest.approx(recorded[row.observer, row.method], rel=1e-12)
+    # as if the first round came five times
+    alike = Ledger(exp.accountant)
+    [first] = exp.algo.queries(1, planned.plan)
+    alike.record(first.events, 5)
+    assert max(row.certified for row in alike.rows(5)) > max(row.certified for row in rows) * 1.05
+
+
+def test_a_budget_is_answered_within_the_planned_rounds():
+    exp = shipped(
+        "algo=cdp_fedavg", "algo.cohort=2", "rounds=6", "algo.epsilon=4", "accountant=pld"
+    )
+    planned = EpsilonForecast.of(exp)
+    assert calibrations(planned, 100.0)[0].startswith("epsilon 100: at least 6 rounds")
+    few = int(calibrations(planned, 2.0)[0].split()[2])
+    sigma = planned.plan.mechanism.noise_multiplier
+    assert (
+        planned.spent(exp.accountant, sigma, few)
+        <= 2.0
+        < planned.spent(exp.accountant, sigma, few + 1)
+    )
+    noise = float(calibrations(planned, 2.0)[1].split()[-2])
+    assert noise > sigma

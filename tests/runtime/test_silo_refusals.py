@@ -200,17 +200,32 @@ def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
         once = prepared.settings.epsilon(((1, 0),), 1)
         twice = prepared.settings.epsilon(((1, 0), (1, 0)), 1)
     exp = experiment(*words, f"accountant.budget={(once + twice) / 2}")
+    first, second = answers_to_two_coordinators(exp, tmp_path, 1)
+    assert first is None
+    assert "would exceed accountant.budget" in second
+
+
+def test_a_silo_refuses_a_second_answer_beyond_the_target(tmp_path):
+    words = ("rounds=2", "randomness=system", "accountant=rdp", "accountant.target=1.5")
+    *first, _, second = answers_to_two_coordinators(experiment(*words), tmp_path, 2)
+    assert first == [None, None]
+    assert "would exceed accountant.target=1.5" in second
+
+
+def answers_to_two_coordinators(exp, journals, rounds):
+    """Why each of these rounds had no sum. Neither coordinator knows of the other."""
     aborts = []
-    for _ in range(2):  # two coordinators, neither of which knows of the other
+    for _ in range(2):
         with prepare(exp) as prepared:
             for name in prepared.silos:
-                spec = replace(prepared.session.specs[name], journals=str(tmp_path))
+                spec = replace(prepared.session.specs[name], journals=str(journals))
                 prepared.session.specs[name] = spec
             prepared.session.reopen({name: {} for name in prepared.silos})
             prepared.set_up(1, [])
-            aborts.append(prepared.run_round(prepared.queries(1), prepared.state).aborted)
-    assert aborts[0] is None
-    assert "would exceed accountant.budget" in aborts[1]
+            for number in range(1, rounds + 1):
+                result = prepared.run_round(prepared.queries(number), prepared.state)
+                aborts.append(result.aborted)
+    return aborts
 
 
 # -- signatures ------------------------------------------------------------------------------------
