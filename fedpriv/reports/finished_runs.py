@@ -71,7 +71,7 @@ class Run:
 
     def metric_label(self, metric: str) -> str:
         """What a column of its metrics is made of: `released`, or a diagnostic of something."""
-        return self.metric_labels.get(metric, str(UNKNOWN))
+        return self.metric_labels.get(metric, UNKNOWN)
 
     @property
     def seed(self) -> int:

@@ -4,36 +4,20 @@
 `released`: computed from charged values, settings and public records. It costs nothing more.
 `diagnostic`: computed from private records without noise. No epsilon covers it, nor a choice by it.
 
-A column that no table here names is a diagnostic.
+A column that no table here names is a diagnostic. After "diagnostic of" a label says what it is
+made of.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 RELEASED, CHARGED, DIAGNOSTIC = LABELS = ("released", "charged", "diagnostic")
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label, and for a diagnostic what it is made of."""
-
-    name: str
-    source: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} of {self.source}" if self.source else self.name
-
-
-FREE = Label(RELEASED)
-PAID = Label(CHARGED)
-TRAINING = Label(DIAGNOSTIC, "training records")
-PERSONS = Label(DIAGNOSTIC, "test records of persons")
-HELD_BACK = Label(DIAGNOSTIC, "records that are held back from users who train")
-UNCERTIFIED = Label(DIAGNOSTIC, "a model without a certificate")
-NOT_RELEASED = Label(DIAGNOSTIC, "models that silos keep")
-CLOCK = Label(DIAGNOSTIC, "times and failures of the parties")
-UNKNOWN = Label(DIAGNOSTIC, "unknown records")
+TRAINING = f"{DIAGNOSTIC} of training records"
+PERSONS = f"{DIAGNOSTIC} of test records of persons"
+HELD_BACK = f"{DIAGNOSTIC} of records that are held back from users who train"
+UNCERTIFIED = f"{DIAGNOSTIC} of a model without a certificate"
+NOT_RELEASED = f"{DIAGNOSTIC} of models that silos keep"
+CLOCK = f"{DIAGNOSTIC} of times and failures of the parties"
+UNKNOWN = f"{DIAGNOSTIC} of unknown records"
 
 TEST_METRICS = ("loss", "accuracy", "balanced_accuracy", "error", "c_index", "r2", "rmse")
 """Metrics of the released model on the central test records."""
@@ -56,7 +40,7 @@ def metric_label(
     certified: bool,
     kept: bool = False,
     private: bool = False,
-) -> Label:
+) -> str:
     """The label of a column of metrics.csv.
 
     main: the main metric of the task, which is one of the released model on test records.
@@ -66,7 +50,7 @@ def metric_label(
     private: whether the test records are of persons who may not want to be in a public test set.
     """
     if name == "round":
-        return FREE
+        return RELEASED
     if name.startswith(LOCAL):
         return HELD_BACK
     if name in ON_TRAINING:
@@ -79,19 +63,19 @@ def metric_label(
         return NOT_RELEASED
     if private:
         return PERSONS
-    return FREE if disjoint else HELD_BACK
+    return RELEASED if disjoint else HELD_BACK
 
 
-TABLES: dict[str, dict[str, Label]] = {
+TABLES: dict[str, dict[str, str]] = {
     "epsilon.csv": dict.fromkeys(
         (
             *("round", "observer", "unit", "adjacency", "method"),
             *("certified", "claimed", "assumptions", "status", "group"),
         ),
-        FREE,
+        RELEASED,
     ),
     "timings.csv": {
-        "round": FREE,
+        "round": RELEASED,
         **dict.fromkeys(
             (
                 *("plan", "accounting", "local_training", "aggregation"),
@@ -101,10 +85,10 @@ TABLES: dict[str, dict[str, Label]] = {
         ),
     },
     "traffic.csv": {
-        **dict.fromkeys(("round", "query", "step", "party"), FREE),
+        **dict.fromkeys(("round", "query", "step", "party"), RELEASED),
         **dict.fromkeys(("messages", "bytes"), CLOCK),
     },
-    "rounds_begun.csv": {"round": FREE, "time": CLOCK},
+    "rounds_begun.csv": {"round": RELEASED, "time": CLOCK},
     "status.json": {
         **dict.fromkeys(
             (
@@ -113,7 +97,7 @@ TABLES: dict[str, dict[str, Label]] = {
                 *("tracker", "noise", "target", "epsilon", "users", "commit", "trainer", "devices"),
                 "simulated",
             ),
-            FREE,
+            RELEASED,
         ),
         **dict.fromkeys(("records", "identity", "empty_rounds"), TRAINING),
         **dict.fromkeys(
@@ -127,13 +111,13 @@ TABLES: dict[str, dict[str, Label]] = {
 }
 """Columns and keys of the other tables of a run."""
 
-FILES: dict[str, Label] = {
-    "config.yaml": FREE,
-    "roster.csv": FREE,
-    "model.safetensors": PAID,
-    "run.log": Label(DIAGNOSTIC, "times, failures and how records were read"),
-    "checkpoint.safetensors": Label(
-        DIAGNOSTIC, "the parties' memories, in which contributions may be raw"
+FILES: dict[str, str] = {
+    "config.yaml": RELEASED,
+    "roster.csv": RELEASED,
+    "model.safetensors": CHARGED,
+    "run.log": f"{DIAGNOSTIC} of times, failures and how records were read",
+    "checkpoint.safetensors": (
+        f"{DIAGNOSTIC} of the parties' memories, in which contributions may be raw"
     ),
 }
 """Files that are no tables."""
@@ -155,11 +139,7 @@ def run_labels(
         )
         for name in metrics
     }
-    labels: Labels = {"metrics.csv": {name: str(label) for name, label in found.items()}}
-    for table, columns in TABLES.items():
-        labels[table] = {name: str(label) for name, label in columns.items()}
-    for file, label in FILES.items():
-        labels[file] = str(label)
+    labels: Labels = {"metrics.csv": found, **TABLES, **FILES}
     if not certified:
-        labels["model.safetensors"] = str(UNCERTIFIED)
+        labels["model.safetensors"] = UNCERTIFIED
     return labels

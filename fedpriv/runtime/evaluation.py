@@ -91,31 +91,22 @@ class Evaluation:
             the numbers are means over silos, weighted by their numbers of records. A record whose
             silo is known then counts for that silo's model only.
         """
-        if evaluated.ndim == 2:
-            return self._mean(evaluated)
-        theta = self._vector(evaluated)
-        loss, metrics = self._evaluator.evaluate(theta, self._test)
-        row = {"loss": loss, **metrics}
-        if self.training is not None:
-            row |= self.training.row(theta, self)
-        if self._held_out is not None:
-            row[f"local_{self.task.metric}"] = self._evaluator.evaluate(theta, self._held_out)[1][
-                self.task.metric
-            ]
-        return row
-
-    def _mean(self, models: np.ndarray) -> dict[str, float]:
-        row = self._mean_on(models, self.test)
+        row = self._metrics(evaluated, self.test)
+        if self.training is not None and evaluated.ndim == 1:
+            row |= self.training.row(self._vector(evaluated), self)
         if self.held_out is not None:
-            row[f"local_{self.task.metric}"] = self._mean_on(models, self.held_out)[
-                self.task.metric
-            ]
+            metric = self.task.metric
+            row[f"local_{metric}"] = self._metrics(evaluated, self.held_out)[metric]
         return row
 
-    def _mean_on(self, models: np.ndarray, records: Records) -> dict[str, float]:
+    def _metrics(self, evaluated: np.ndarray, records: Records) -> dict[str, float]:
+        if evaluated.ndim == 1:
+            whole = self._test if records is self.test else self._held_out
+            loss, metrics = self._evaluator.evaluate(self._vector(evaluated), whole)
+            return {"loss": loss, **metrics}
         rows = []
         weights = []
-        for index, model in enumerate(models):
+        for index, model in enumerate(evaluated):
             own = (
                 np.ones(len(records), dtype=bool) if records.silo is None else records.silo == index
             )
@@ -140,8 +131,9 @@ class Evaluation:
         return self._labelled(self.test)
 
     @cached_property
-    def _held_out(self) -> Labelled | None:
-        return None if self.held_out is None else self._labelled(self.held_out)
+    def _held_out(self) -> Labelled:
+        assert self.held_out is not None
+        return self._labelled(self.held_out)
 
     def _labelled(self, records: Records) -> Labelled:
         import torch

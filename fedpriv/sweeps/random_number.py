@@ -120,7 +120,7 @@ class RandomNumber:
         private = any(exp.data.private_test for exp in experiments)
         label = metric_label(metric, main=main, disjoint=True, certified=True, private=private)
         allowed = f"a metric of the released model on test records, such as {main}"
-        require(label.name == RELEASED, key, metric, allowed)
+        require(label == RELEASED, key, metric, allowed)
         return metric
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_test_records_of_the_very_users_choose_nothing(tmp_path):
 )
 def test_labels_of_metrics(metric, main, disjoint, label):
     found = metric_label(metric, main=main, disjoint=disjoint, certified=True)
-    assert str(found).startswith(label)
+    assert found.startswith(label)
 
 
 def edit_json(path, change):

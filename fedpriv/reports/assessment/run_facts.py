@@ -204,7 +204,7 @@ def _last_metrics(rows: Sequence[Row], labels: Mapping[str, Any], public: bool) 
     found = {}
     for name, value in rows[-1].items():
         if name != "round" and value and (not public or _free(labels, name)):
-            label = text(labels.get(name, str(UNKNOWN)))
+            label = text(labels.get(name, UNKNOWN))
             found[text(name)] = {"value": _plain(number(value)), "label": label}
     return found
 
