@@ -14,11 +14,11 @@ from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.table import FORMATS, ComparisonTable
 from fedpriv.comparisons.trials import (
     calibrated,
+    choose,
     finished,
     reported_trials,
     tuning_trials,
 )
-from fedpriv.comparisons.tuning import choose
 from fedpriv.runs.folder import require_writable
 from fedpriv.settings.compose import one_line_errors
 from fedpriv.util.durable_files import replace_file

@@ -12,8 +12,7 @@ import pandas as pd
 
 from fedpriv.aggregation.epsilon_target import SolvedTarget, noise_text
 from fedpriv.comparisons.request import Request
-from fedpriv.comparisons.trials import promise
-from fedpriv.comparisons.tuning import Choice
+from fedpriv.comparisons.trials import Choice, promise
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group
