@@ -13,6 +13,7 @@ from fedpriv.algorithms.prox_svrg import ProxSvrg
 from fedpriv.algorithms.proximal import ProximalOperator
 from fedpriv.algorithms.spider import Spider
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.rounds.plan import Federation
 
 COMMON = {
     "batch_size": 30,  # all records of a silo
@@ -39,6 +40,13 @@ SVRG = ProxSvrg(**TWO, inner_steps=3)
 PL = replace(SVRG, epochs=2)
 SPIDER = Spider(**TWO, variant="proximal", phase=4, anchor_batch_size=30)
 ALTERNATE = replace(SPIDER, variant="alternate")
+METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
+CERTIFIED = {"calibration": "certified", "epsilon": 3.0, "rounds": 12, "batch_size": None}
+FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
+
+
+def named(algo):
+    return getattr(algo, "variant", "") + type(algo).__name__
 
 
 def quiet(algo, silos, **words):

@@ -62,11 +62,11 @@ def gaussian_gap(trials: int, length: float) -> float:
     low, high = math.floor(P * trials - reach), math.ceil(P * trials + reach)
     if low < 1 or high >= trials:
         return math.inf
-    return length * (_largest_step if trials <= COMPUTED else _step_bound)(trials, low, high)
+    return length * (largest_step if trials <= COMPUTED else step_bound)(trials, low, high)
 
 
 @lru_cache(maxsize=256)
-def _largest_step(trials: int, low: int, high: int) -> float:
+def largest_step(trials: int, low: int, high: int) -> float:
     """The largest h(k) - h(k - 1) for `low` <= k <= `high`; inf where float64 has no h."""
     from scipy.special import betainc, ndtri
 
@@ -79,7 +79,7 @@ def _largest_step(trials: int, low: int, high: int) -> float:
     return float(np.diff(h).max()) * (1 + ROUNDING) if np.isfinite(h).all() else math.inf
 
 
-def _step_bound(trials: int, low: int, high: int) -> float:
+def step_bound(trials: int, low: int, high: int) -> float:
     """A bound on every h(k) - h(k - 1) for `low` <= k <= `high`; inf if the proof does not hold."""
     # v (1 - v) is smallest at an end, which lies one further on for C(k + 1) - C(k - 1).
     c = max(1 / math.sqrt(k * (1 - k / trials)) for k in (low - 1, high + 1))

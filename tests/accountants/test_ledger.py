@@ -174,17 +174,18 @@ def test_two_accountants_refuse_together_and_each_may_help_alone():
         ledger.rows(1)
 
 
-@pytest.mark.parametrize("delta", [-0.1, 0.0, 1.0, 1.5])
-def test_delta_is_a_probability(delta):
-    with pytest.raises(ConfigError, match=r"accountant\.delta"):
-        Rdp(delta)
-
-
-@pytest.mark.parametrize("budget", [-1.0, 0.0])
-def test_a_budget_lets_something_happen(budget):
-    with pytest.raises(ConfigError, match=r"accountant\.budget"):
-        Rdp(budget=budget)
-    assert Rdp(budget=0.5).budget == 0.5
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("delta", value) for value in (-0.1, 0.0, 1.0, 1.5)),
+        *(("budget", value) for value in (-1.0, 0.0)),
+        *(("value_discretization_interval", value) for value in (-1e-4, 0.0, 1.5)),
+    ],
+)
+def test_impossible_settings_are_refused(key, value):
+    with pytest.raises(ConfigError, match=rf"accountant\.{key}"):
+        Pld(**{key: value})
+    assert Pld(budget=0.5).budget == 0.5
 
 
 def test_an_impossible_event_names_itself_and_the_accountant():

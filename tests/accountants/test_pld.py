@@ -14,8 +14,7 @@ from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from fedpriv.accountants import pld as module
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.rdp import Rdp, claimed_epsilon
-from fedpriv.errors import ConfigError
+from fedpriv.accountants.rdp import claimed_epsilon
 
 
 def release(q: float, sigma: float) -> dp.DpEvent:
@@ -77,28 +76,18 @@ def test_golden_sampled(q, sigma, rounds, epsilon, tolerance, step):
     ("q", "sigma", "rounds"), [(0.1, 5.0, 100), (0.02, 1.0, 1000), (0.5, 2.0, 50)]
 )
 def test_within_opacus_prv_bounds(q, sigma, rounds):
-    from opacus.accountants import PRVAccountant
+    from opacus.accountants.analysis import prv as opacus
 
-    prv = PRVAccountant()
-    prv.history = [(sigma, q, rounds)]
-    low, _, high = prv._get_dprv(eps_error=0.005, delta_error=1e-8).compute_epsilon(
-        1e-5, 1e-8, 0.005
+    errors = {"eps_error": 0.005, "delta_error": 1e-8}
+    one = opacus.PoissonSubsampledGaussianPRV(q, sigma)
+    far = opacus.compute_safe_domain_size([one], [rounds], **errors)
+    domain = opacus.Domain.create_aligned(
+        -far, far, 0.005 / math.sqrt(rounds * math.log(12 / 1e-8) / 2)
     )
+    cut = opacus.TruncatedPrivacyRandomVariable(one, domain.t_min, domain.t_max)
+    all_rounds = opacus.compose_heterogeneous([opacus.discretize(cut, domain)], [rounds])
+    low, _, high = all_rounds.compute_epsilon(1e-5, **errors)
     assert low <= pld(release(q, sigma), rounds) <= high
-
-
-def test_delta_of_a_simulated_release():
-    # one release, q = .3, sigma = 1: draw outputs, and measure delta(1) by the best test,
-    # likelihood ratio above e
-    q, epsilon, n = 0.3, 1.0, 2_000_000
-    rng = np.random.default_rng(0)
-    absent, present = rng.normal(size=n), rng.normal(size=n) + (rng.random(n) < q)
-
-    def above(x: np.ndarray) -> float:
-        return float(np.mean(np.log(1 - q + q * np.exp(x - 0.5)) > epsilon))
-
-    delta = above(present) - math.exp(epsilon) * above(absent)
-    assert pld(release(q, 1.0), 1, delta=delta) == pytest.approx(epsilon, abs=0.01)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 5.0, 50.0, 2000.0])
@@ -114,17 +103,6 @@ def test_discretised_compositions_stay_above_the_closed_form(sigma, rounds):
     )
     assert exact * (1 - 1e-9) <= discretised <= exact * 1.0005
     assert pld(*one) <= discretised  # the closed form caps it
-
-
-def test_many_different_events_compose():
-    runs = [(dp.GaussianDpEvent(10.0), 40), (release(0.2, 4.0), 30), (release(0.1, 5.0), 100)]
-    together = Pld().epsilons(runs, ADD_REMOVE)["pld"]
-    assert together <= Rdp().epsilons(runs, ADD_REMOVE)["rdp"]
-    assert together >= max(Pld().epsilons([run], ADD_REMOVE)["pld"] for run in runs)
-    nested = dp.ComposedDpEvent(
-        tuple(dp.SelfComposedDpEvent(event, count) for event, count in runs)
-    )
-    assert Pld().epsilons([(nested, 1)], ADD_REMOVE)["pld"] == pytest.approx(together, rel=1e-9)
 
 
 def test_whole_and_sampled_releases_compose_to_what_dp_accounting_finds():
@@ -144,12 +122,6 @@ def test_sampling_costs_no_more_than_none_however_coarse_the_interval():
         assert coarse == pytest.approx(whole, rel=1e-9)  # more by rounding to the interval
 
 
-def test_a_pair_of_records_costs_more_than_one_and_as_a_group_of_two():
-    runs = [(release(0.1, 5.0), 100)]
-    one, pair = (Pld().epsilons(runs, ADD_REMOVE, size)["pld"] for size in (1, 2))
-    assert pair == module.group_pld(runs, 2, 1e-5) > 1.5 * one
-
-
 @pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 10_003])
 def test_long_runs_are_composed_in_pairs(count):
     from dp_accounting.pld import privacy_loss_distribution
@@ -164,14 +136,6 @@ def test_long_runs_are_composed_in_pairs(count):
     assert found.get_delta_for_epsilon(1.0) != pytest.approx(
         once.self_compose(count - 1).get_delta_for_epsilon(1.0), rel=1e-6
     )
-
-
-def test_a_coarser_interval_is_looser_and_still_valid():
-    fine, coarse = (
-        pld(release(0.3, 5.0), 100),
-        pld(release(0.3, 5.0), 100, value_discretization_interval=1e-2),
-    )
-    assert fine < coarse < fine * 1.01
 
 
 def test_ends_of_the_scale():
@@ -257,13 +221,3 @@ def test_a_shift_of_two_is_half_the_noise(sigma):
     assert pld(twice, 4) == pytest.approx(gaussian_epsilon(2 * 2 / sigma), rel=1e-4)
     both = [(twice, 4), (release(0.1, 5.0), 3)]
     assert Pld().epsilons(both, ADD_REMOVE)["pld"] > gaussian_epsilon(2 * 2 / sigma)
-
-
-@pytest.mark.parametrize(
-    ("event", "adjacency"),
-    [(release(0.1, 5.0), REPLACE), (dp.LaplaceDpEvent(1.0), ADD_REMOVE)],
-    ids=str,
-)
-def test_what_is_not_known_is_refused(event, adjacency):
-    with pytest.raises(ConfigError, match="supported are Gaussian events"):
-        pld(event, 3, adjacency)

@@ -9,7 +9,6 @@ from accounting_oracles import integer_epsilon
 from dp_accounting.rdp import rdp_privacy_accountant
 
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
-from fedpriv.accountants.group import group_rdp_epsilon
 from fedpriv.accountants.rdp import Rdp, claimed_epsilon, rdp_epsilon
 from fedpriv.accountants.renyi import ORDERS
 from fedpriv.accountants.zcdp import ZcdpClaim
@@ -98,9 +97,3 @@ def test_claims_of_zcdp_are_converted_by_their_paper_only_where_there_is_nothing
     gaussian, claim = dp.GaussianDpEvent(5.0), ZcdpClaim(1 / 50)
     mixed = claimed_epsilon([(gaussian, 10), (claim, 10)], 1e-5)
     assert mixed == pytest.approx(claimed_epsilon([(gaussian, 20)], 1e-5), rel=1e-12)
-
-
-def test_two_records_are_a_group_here_too():
-    runs = [(release(0.1, 5.0), 50)]
-    assert Rdp().epsilons(runs, ADD_REMOVE, 2) == {"rdp": group_rdp_epsilon(runs, 2, 1e-5)}
-    assert Rdp().epsilons(runs, ADD_REMOVE, 1) == {"rdp": rdp_epsilon(runs, ADD_REMOVE, 1e-5)}

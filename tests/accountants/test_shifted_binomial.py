@@ -12,10 +12,10 @@ from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.shifted_binomial import (
     COMPUTED,
     FEWEST,
-    _largest_step,
-    _step_bound,
     gaussian_gap,
+    largest_step,
     least_trials,
+    step_bound,
 )
 
 
@@ -133,7 +133,7 @@ def test_the_gap_is_the_largest_step(trials, length):
 @settings(max_examples=30, deadline=None)
 def test_the_bound_on_a_step_holds_where_steps_are_computed(trials, reach):
     low, high = trials // 4 - reach, trials // 4 + reach
-    assert _largest_step(trials, low, high) <= _step_bound(trials, low, high)
+    assert largest_step(trials, low, high) <= step_bound(trials, low, high)
 
 
 def test_the_bound_goes_on_where_computing_ends():

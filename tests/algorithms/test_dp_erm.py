@@ -157,21 +157,6 @@ def test_a_record_moves_a_model_by_at_most_k_last_steps(steps):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("local_steps", 0),
-        ("strong_convexity", 0.0),
-        ("smoothness", 0.05),
-        ("calibration", "some"),
-        ("epsilon", 0.0),
-    ],
-)
-def test_impossible_settings_are_refused(key, value):
-    with pytest.raises(ConfigError, match=rf"algo\.{key}="):
-        replace(ALGO, **{key: value})
-
-
-@pytest.mark.parametrize(
     ("calibration", "mechanism", "drawn", "message"),
     [
         ("certified", NoMechanism(), 1, r"algo\.calibration=certified: given"),

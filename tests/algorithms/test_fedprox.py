@@ -2,9 +2,6 @@ import numpy as np
 import pytest
 from plain_loop import close, fedpriv_rounds, local_change
 
-from fedpriv.errors import ConfigError
-from fedpriv.testing import experiment
-
 
 @pytest.mark.parametrize("aggregation", ["plain", "masked"])
 def test_two_rounds_of_a_plain_loop(aggregation):
@@ -26,8 +23,3 @@ def test_the_pull_matters_and_without_it_this_is_federated_averaging():
     start, [average], _ = fedpriv_rounds(1, "algo=fedavg")
     np.testing.assert_array_equal(without, average)
     assert np.linalg.norm(pulled - start) < 0.9 * np.linalg.norm(average - start)
-
-
-def test_a_negative_pull_is_refused():
-    with pytest.raises(ConfigError, match=r"algo\.proximal=-1"):
-        experiment("algo=fedprox", "algo.proximal=-1")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_mixture_gaussian_mechanism
-from lowy_world import ALTERNATE, MINIBATCH, ONE_PASS, PL, SPIDER, SVRG
+from lowy_world import FEDERATION, METHODS, MINIBATCH, ONE_PASS, named
 from plans import charged, make_plan, only_query
 from scipy.optimize import brentq
 
@@ -20,9 +20,6 @@ from fedpriv.data.stability import NO_STAGES, truncation
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.rounds.plan import Federation
-
-FEDERATION = Federation(4, 4, 10, (100, 100, 80, 60))
 
 
 def truncated(k):
@@ -36,11 +33,6 @@ HYBRID = {
     "batch_size": None,
     "records_per_user": 5,
 }
-METHODS = [MINIBATCH, ONE_PASS, SVRG, PL, SPIDER, ALTERNATE]
-
-
-def named(algo):
-    return getattr(algo, "variant", "") + type(algo).__name__
 
 
 def rows_of(algo, aggregation=Plain(), mechanism=Gaussian(1.0, 0.0)):  # noqa: B008

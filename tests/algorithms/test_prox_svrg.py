@@ -5,7 +5,6 @@ import pytest
 from erm_world import prepared, silos_of
 from lowy_world import PL, SVRG, quiet, states_of
 
-from fedpriv.errors import ConfigError
 from fedpriv.rounds.state import State
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
@@ -58,8 +57,3 @@ def test_a_uniform_output_is_uniform():
             state = algo.stepped(state, direction, round=number, seen=number, plan=plan)
         chosen[round(state.slots["output"][0]) - 1] += 1
     assert (np.abs(chosen - 100) < 4.5 * np.sqrt(75)).all()
-
-
-def test_the_papers_constants_are_not_known():
-    with pytest.raises(ConfigError, match=r"algo\.calibration=paper"):
-        prepared(replace(SVRG, calibration="paper"), silos_of([30]))

@@ -7,7 +7,6 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.errors import ConfigError
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import allocate
 from fedpriv.testing import experiment
@@ -62,9 +61,3 @@ def test_further_records_do_not_train(method):
     (_, whole, _), (_, kept, federation) = allocate(free), allocate(few)
     np.testing.assert_array_equal(kept.counts().sum(0), np.minimum(whole.counts().sum(0), 3))
     assert federation.records_per_user == 3
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_no_user_has_less_than_one_record(method):
-    with pytest.raises(ConfigError, match=r"algo\.records_per_user=0"):
-        experiment(f"algo={method}", "algo.records_per_user=0")

@@ -2,9 +2,6 @@ import numpy as np
 import pytest
 from plain_loop import EPOCHS, RATE, close, fedpriv_rounds, local_change
 
-from fedpriv.errors import ConfigError
-from fedpriv.testing import experiment
-
 
 def algorithm_1(prepared, start, rounds, chosen=((0, 1, 2),) * 3):
     """Karimireddy et al., Algorithm 1 with option II, line by line; silos outside the sum change
@@ -56,8 +53,3 @@ def test_silos_outside_the_sum_keep_their_control_variate():
     assert {name for name, state in prepared.standing.silo_states.items() if not state} == {
         f"silo{silo}" for silo in never
     }
-
-
-def test_another_local_optimiser_is_refused():
-    with pytest.raises(ConfigError, match="optimizer=adam"):
-        experiment("algo=scaffold", "optimizer=adam")

@@ -1,10 +1,8 @@
 """Algorithm 3 of SecureD-FL: the first exchange averages initial weights of the peers' own."""
 
 import numpy as np
-import pytest
 
 from fedpriv.algorithms.secured_fl import INITIAL
-from fedpriv.errors import ConfigError
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
@@ -52,8 +50,3 @@ def test_drawing_again_leaves_the_model_alone_and_follows_the_seed():
         assert one.equal(same)
         assert not one.equal(other)
         assert all(a.equal(b) for a, b in zip(before, prepared.model.parameters()))
-
-
-def test_other_words_are_refused():
-    with pytest.raises(ConfigError, match="init_weights=mine: shared, own"):
-        experiment(*WORDS, "algo.init_weights=mine")

@@ -9,7 +9,6 @@ from erm_world import silos_of
 from lowy_world import ALTERNATE, MINIBATCH, PL, SPIDER, SVRG, proximal_descent, quiet, states_of
 from test_dp_erm import gradient
 
-from fedpriv.errors import ConfigError
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.experiments import SMALL
 
@@ -100,20 +99,3 @@ def test_the_alternate_keeps_every_rule_too():
     assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(
         checked.checked
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"variant": "other"}, "variant"),
-        ({"phase": 0}, "phase"),
-        ({"variant": "alternate", "prox": "l1"}, "prox"),
-        ({"sampling": "coins"}, "sampling"),
-        ({"gradient_share": 1.0}, "gradient_share"),
-        ({"released": "best"}, "released"),
-        ({"cohort": 2, "least_cohort": 3}, "least_cohort"),
-    ],
-)
-def test_what_cannot_work_is_refused(change, key):
-    with pytest.raises(ConfigError, match=rf"algo\.{key}="):
-        replace(SPIDER, **change)

@@ -1,15 +1,12 @@
 import math
 
-import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
 from plans import make_plan, only_query
-from scipy.stats import norm
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.algorithms.uldp_naive import UldpNaive
-from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.plan import Federation
 
@@ -49,38 +46,3 @@ def test_golden_row_14(rounds, rdp, exact):
     )
     if rounds == 100:
         assert rows["rdp"].claimed == pytest.approx(10.7255, abs=1e-4)
-
-
-def test_t1_the_claim_fails_on_two_point_updates():
-    """ALGORITHMS 8, T1 and KA-1: one user turns every silo's update from -C to +C; the real delta
-    of the claim.
-
-    Gap 2 C S, noise sigma C S: over 100 rounds the loss is that of Gaussians a distance 20 / 5 = 4
-    apart.
-    """
-    rounds, sigma, claimed = 100, 5.0, 10.7255
-    gap = 2 * math.sqrt(rounds) / sigma
-    delta = norm.cdf(gap / 2 - claimed / gap) - math.exp(claimed) * norm.cdf(
-        -gap / 2 - claimed / gap
-    )
-    assert delta == pytest.approx(0.183, abs=1e-3)
-    # The same by running it: the likelihood ratio of simulated sums.
-    rng = np.random.default_rng(0)
-    silos, clip = 5, 0.1
-    shares = [
-        Gaussian(clip, sigma).noise_share(200_000, silos, rng, sensitivity=silos)
-        for _ in range(silos)
-    ]
-    sums = np.add.reduce([clip + share for share in shares]) / (sigma * clip * silos)
-    assert sums.std() == pytest.approx(1, rel=0.01)
-    loss = gap * rng.normal(
-        gap / 2, 1, 200_000
-    )  # of `rounds` such releases, in the direction of the change
-    measured = np.maximum(0, 1 - np.exp(claimed - loss)).mean()
-    assert measured == pytest.approx(delta, abs=5e-3)
-    assert measured > 1e-2
-
-
-def test_unknown_calibration_is_refused():
-    with pytest.raises(ConfigError, match=r"algo\.calibration=none: paper, certified"):
-        naive("none")

@@ -16,17 +16,22 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.grid_noise import whole_steps
-from fedpriv.util.streams import Streams
+from fedpriv.util.streams import SystemGenerator
 
 ENCODING = FixedPoint(32, 3.0, 5)
 
 
 @pytest.mark.parametrize(
-    "rng", [np.random.default_rng(0), Streams(0, system=True).secret("noise", 1)]
+    ("mechanism", "rng"),
+    [
+        (DiscreteGaussian(0.1, 5.0), np.random.default_rng(0)),
+        (DiscreteGaussian(0.1, 5.0), SystemGenerator()),
+        (Gaussian(0.1, 5.0), SystemGenerator()),
+    ],
 )
 @pytest.mark.parametrize("shares", [1, 5])
-def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, rng):
-    mechanism, size = DiscreteGaussian(0.1, 5.0), 20_000
+def test_shares_are_whole_steps_and_add_up_to_the_declared_noise(shares, mechanism, rng):
+    size = 20_000
     parts = [mechanism.noise_share(size, shares, rng, encoding=ENCODING) for _ in range(shares)]
     for part in parts:
         assert (part / ENCODING.unit == np.rint(part / ENCODING.unit)).all()
@@ -141,12 +146,15 @@ def test_a_sum_has_the_exact_probabilities_of_summed_integer_noise():
     assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-6
 
 
-def test_events_follow_sensitivity_and_missing_shares():
-    mechanism = DiscreteGaussian(1.0, 5.0)
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
+def test_events_follow_sensitivity_and_missing_shares(kind):
+    mechanism = kind(1.0, 5.0)
     assert mechanism.event() == GaussianDpEvent(5.0)
     assert mechanism.event(sensitivity=2) == GaussianDpEvent(2.5)
+    # ALGORITHMS 7.1 KA-2: one of five shares known, and a weight sum of two
     assert mechanism.event(shares=4 / 5).noise_multiplier == pytest.approx(4.472136, 1e-6)
-    assert mechanism.event(shares=0) == DiscreteGaussian(1.0, 0.0).event() == NonPrivateDpEvent()
+    assert mechanism.event(shares=0) == kind(1.0, 0.0).event() == NonPrivateDpEvent()
+    assert kind(1.0, 0.5).event() == GaussianDpEvent(0.5)
 
 
 @pytest.mark.parametrize("mechanism", [Gaussian, DiscreteGaussian])
@@ -180,6 +188,14 @@ def test_gradients_cannot_have_integer_noise():
         DiscreteGaussian(1.0, 1.0).training_noise()
 
 
-def test_without_a_grid_there_is_no_integer_noise():
-    with pytest.raises(ValueError, match="grid"):
-        DiscreteGaussian(1.0, 1.0).noise_share(3, 1, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("mechanism", "rng"),
+    [
+        (DiscreteGaussian(1.0, 1.0), np.random.default_rng(0)),
+        (Gaussian(1.0, 1.0), SystemGenerator()),
+    ],
+)
+def test_without_a_grid_there_is_no_integer_noise(mechanism, rng):
+    with pytest.raises(ValueError, match="needs the grid"):
+        mechanism.noise_share(3, 1, rng)
+    assert not Gaussian(1.0, 0.0).noise_share(3, 1, rng).any()

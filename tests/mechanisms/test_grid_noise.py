@@ -234,12 +234,6 @@ def test_shares_have_two_steps_more_and_are_rounded_up():
     assert [whole_steps(declared) for declared in (0.0, 3.0, 8.0)] == [0, 4, 9]
 
 
-def test_real_noise_of_a_message_needs_its_grid():
-    with pytest.raises(ValueError, match="needs the grid"):
-        Gaussian(1.0, 1.0).noise_share(3, 1, SystemGenerator())
-    assert not Gaussian(1.0, 0.0).noise_share(3, 1, SystemGenerator()).any()
-
-
 @pytest.mark.parametrize("system", [False, True])
 def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(system):
     randomness = Streams(0, system=system)

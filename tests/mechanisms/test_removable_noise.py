@@ -52,14 +52,16 @@ def left_over(noise, survivors, generator):
 
 @pytest.mark.parametrize(("least", "most"), [(1, 1), (1, 2), (3, 5), (67, 100), (1, 30)])
 def test_the_parts_that_stay_are_an_nth_of_the_variance(least, most):
-    noise, drawn = noise_for(least, most, size=1), []
+    """And every part is made for the sum's sensitivity and grid."""
+    drawn = []
 
     class Noting(Gaussian):
         def noise_share(self, size, shares, rng, **details):
+            assert details == {"sensitivity": 2.5, "encoding": FINE}
             drawn.append(shares)
             return np.zeros(size)
 
-    noise = replace(noise, mechanism=Noting(CLIP, SIGMA))
+    noise = RemovableNoise(Noting(CLIP, SIGMA), least, most, 1, 2.5, FINE)
     for silos in range(least, most + 1):
         drawn.clear()
         noise.share(SystemGenerator(), SECRET)
@@ -181,17 +183,3 @@ def test_no_noise_has_no_surplus():
     noise = noise_for(2, 4, mechanism=Gaussian(CLIP, 0.0))
     assert not noise.share(SystemGenerator(), SECRET).any()
     assert not noise.surplus([SECRET], 0).any()
-
-
-def test_every_part_is_made_for_the_sum_s_sensitivity_and_grid():
-    noted = []
-
-    class Noting(Gaussian):
-        def noise_share(self, size, shares, rng, **details):
-            noted.append(details)
-            return np.zeros(size)
-
-    noise = RemovableNoise(Noting(CLIP, SIGMA), 3, 5, 1, 2.5, FINE)
-    noise.share(SystemGenerator(), SECRET)
-    noise.surplus([SECRET], noise.kept(4))
-    assert noted == [{"sensitivity": 2.5, "encoding": FINE}] * 4

@@ -136,22 +136,9 @@ def test_full_batches_of_all_devices_are_gradient_descent():
     np.testing.assert_allclose(gaps[0], gaps[1])
 
 
-def test_more_noise_and_longer_rounds_loosen_the_bounds():
-    base = SETTING.gap_bound()
-    assert replace(SETTING, noise=0.2).gap_bound() > base
-    assert replace(SETTING, local_steps=2).gap_bound() > base
-    assert replace(SETTING, cohort=10).gap_bound() < base
+def test_the_proofs_hold_for_short_steps():
     assert not replace(SETTING, lr=0.3).applies
     assert not replace(SETTING, local_steps=10).applies
-
-
-@given(seed=st.integers(0, 10_000), size=st.integers(1, 5))
-def test_corollary_2_a_mean_of_bounded_gradients_moves_by_twice_the_bound(seed, size):
-    rng = np.random.default_rng(seed)
-    g = rng.normal(size=(size + 1, 3))
-    g *= 2.0 / np.linalg.norm(g, axis=1, keepdims=True)  # G = 2
-    before, after = g[:size].mean(axis=0), np.vstack([g[1:size], g[size:]]).mean(axis=0)
-    assert np.linalg.norm(before - after) <= 2 * 2.0 / size + 1e-12
 
 
 def test_corollary_2_is_attained_by_opposite_gradients():

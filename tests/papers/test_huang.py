@@ -56,12 +56,6 @@ def test_the_printed_form_is_the_looser_one_and_noise_in_the_drift_loosens_both(
     assert bound.bound <= bound.with_noisy_drift().bound
 
 
-def test_it_grows_with_local_steps_and_falls_with_the_silos_in_a_sum():
-    assert all(np.diff([replace(EXAMPLE, local_steps=k).bound for k in (1, 2, 5, 10, 100)]) > 0)
-    assert all(np.diff([replace(EXAMPLE, n_summed=e).bound for e in (1, 2, 10, 50, 100)]) < 0)
-    assert replace(EXAMPLE, n_summed=100, local_steps=1, noise=0.0).b == 0
-
-
 def objective_of(silos, convexity=0.1):
     return Objective(silos, BoundedLinear(bias=False).build((4,), 2), Classification(), convexity)
 

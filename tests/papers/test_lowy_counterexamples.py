@@ -124,14 +124,6 @@ def test_lo_4_without_the_factor(epsilon, bound):
     assert lowy.attained(z, 25, lowy.multiplicity_chances()) == pytest.approx(bound, rel=5e-3)
 
 
-def test_one_file_of_noise_for_two_runs_hides_nothing():
-    """Programs read the same normal draws for every epsilon and scale them."""
-    rng = np.random.default_rng(0)
-    noise, gradient = rng.standard_normal(50), rng.normal(size=50)
-    one, two = gradient + 3.0 * noise, gradient + 0.7 * noise
-    np.testing.assert_allclose((3.0 * two - 0.7 * one) / 2.3, gradient, atol=1e-12)
-
-
 def test_every_row_fails_by_its_number():
     rows = lowy.counterexamples()
     assert len(rows) == 11

@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,11 +34,6 @@ def test_a_silos_own_records_count_in_full():
     np.testing.assert_array_equal(weighting.weights(np.zeros((2, 3))), np.ones((2, 3)))
     assert weighting.own_units
     assert not any(other.own_units for other in (*WEIGHTINGS.values(), OwnWeighting()))
-
-
-def test_they_are_values():
-    assert RecordWeighting() == pickle.loads(pickle.dumps(RecordWeighting())) != UniformWeighting()
-    assert [weighting.needs_counts for weighting in WEIGHTINGS.values()] == [False, True]
 
 
 class Doubled(Weighting):
