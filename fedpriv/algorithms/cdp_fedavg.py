@@ -96,9 +96,7 @@ class CdpFedAvg(BatchMethod):
     def rounds_alike(self) -> bool:
         return self.cohort is None
 
-    @property
-    def isolated(self) -> bool:
-        return False
+    isolated = False
 
     def check(self, plan: Plan) -> None:
         mechanism = plan.mechanism
@@ -135,12 +133,14 @@ class CdpFedAvg(BatchMethod):
         return draw(round, federation.n_silos, self.n_invited(federation), streams)
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
+        # Such a delta permits a mechanism that occasionally publishes a record.
         smallest = min(plan.federation.silo_records)
+        warning = f"delta={self.delta:g} is above 1 / {smallest}^2"
         return (
             Request(
                 self.noise(plan),
                 invited=self.invited(round, plan.federation, plan.streams),
-                assumptions=self._delta_warning(smallest),
+                assumptions=(warning,) if self.delta > smallest**-2 else (),
             ),
         )
 
@@ -160,13 +160,6 @@ class CdpFedAvg(BatchMethod):
         touched = touches(records, size, self.local_steps)
         rate = self.local_lr
         return Steps(touched, 2.0, size, 1 / rate, rate, rate)
-
-    def _delta_warning(self, records: int) -> tuple[str, ...]:
-        """A warning for a delta above 1 / records^2: such a delta permits a mechanism that
-        occasionally publishes a record."""
-        return (
-            (f"delta={self.delta:g} is above 1 / {records}^2",) if self.delta > records**-2 else ()
-        )
 
     def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
         """The rho of one round in the paper: Theorem 1, with or without secure aggregation.
@@ -297,9 +290,7 @@ class DistributedDpSgd(CdpFedAvg):
             "1; algo=cdp_fedavg takes several",
         )
 
-    @property
-    def label(self) -> str:
-        return "DP-SGD"
+    label = "DP-SGD"
 
     def claimed_rho(self, records: int, noise_multiplier: float, plan: Plan) -> float:
         return 2 / (plan.federation.n_silos * (noise_multiplier * self.batch(records)) ** 2)

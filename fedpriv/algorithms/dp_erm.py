@@ -115,9 +115,7 @@ class DpErm(RecordMethod):
         """eta_t, the learning rate of step t = 1, 2, ..., counted over all rounds."""
         return 2 / (self.strong_convexity * (step + self.offset))
 
-    @property
-    def isolated(self) -> bool:
-        return False
+    isolated = False
 
     def check(self, plan: Plan) -> None:
         mechanism = plan.mechanism

@@ -18,7 +18,7 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request, Target
 from fedpriv.errors import require, require_positive
-from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
@@ -49,9 +49,7 @@ class WholeSilo(Algorithm):
     def __post_init__(self) -> None:
         require_positive("algo", self, "local_epochs", "batch_size", "local_lr", "global_lr")
 
-    @property
-    def contributors(self) -> Contributors:
-        return Silos(pooled=True)
+    contributors = Silos(pooled=True)
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("user", ADD_REMOVE),)

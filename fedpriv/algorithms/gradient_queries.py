@@ -13,10 +13,10 @@ from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.training.contributions import Contributions, ContributionStats
-from fedpriv.util.work import Work, WorkList
+from fedpriv.util.work import WorkList
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 GRADIENT = "gradient"
 DIFFERENCE = "difference"
@@ -39,7 +39,7 @@ def noised_mean(
     )
 
 
-def _sums(
+def _mean(
     silo: Silo,
     query: Query,
     down: Mapping[str, np.ndarray],
@@ -47,8 +47,8 @@ def _sums(
     batches: Batches,
     size: int,
     stats: ContributionStats,
-) -> Work[list[Tensor]]:
-    """The sums of clipped gradients at "params", and at "previous" if the broadcast contains it.
+) -> Computation:
+    """The mean clipped gradient at "params", minus that at "previous" if the broadcast contains it.
     Both use the same records and the same dropout."""
     import torch
 
@@ -68,21 +68,8 @@ def _sums(
         for name in ("params", "previous")
         if name in down
     ]
-    return WorkList([sums.asked(point, rows) for point in points])
-
-
-def _mean(
-    silo: Silo,
-    query: Query,
-    down: Mapping[str, np.ndarray],
-    *,
-    batches: Batches,
-    size: int,
-    stats: ContributionStats,
-) -> Computation:
-    """The mean clipped gradient, minus that at the previous point if there is one."""
-    sums = yield _sums(silo, query, down, batches=batches, size=size, stats=stats)
-    mean, *previous = (total / size for total in sums)
+    totals = yield WorkList([sums.asked(point, rows) for point in points])
+    mean, *previous = (total / size for total in totals)
     for other in previous:
         mean = mean - other
     yield Contributions(np.array([silo.index]), mean.unsqueeze(0))

@@ -45,9 +45,7 @@ PARAMS = "params"
 class LocalOnly(FedAvg):
     """FedAvg without averaging. `global_lr` has no effect."""
 
-    @property
-    def label(self) -> str:
-        return "Local-only"
+    label = "Local-only"
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         return {"global_lr": "algo=local_only, which has no average"}

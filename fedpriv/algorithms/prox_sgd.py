@@ -52,13 +52,9 @@ class ProxSgd(OneGradient):
     batch_size: K; None: floor(n / rounds), one pass in `rounds` rounds.
     """
 
-    @property
-    def label(self) -> str:
-        return "Prox-SGD"
+    label = "Prox-SGD"
 
-    @property
-    def rounds_alike(self) -> bool:
-        return False
+    rounds_alike = False
 
     @property
     def batches(self) -> Batches:
@@ -92,9 +88,7 @@ class MinibatchSgd(SampledMethod, OneGradient):
     batch_size: K; None: floor(n sqrt(24) / (2 sqrt(rounds))).
     """
 
-    @property
-    def label(self) -> str:
-        return "MB-SGD"
+    label = "MB-SGD"
 
     @property
     def rounds_alike(self) -> bool:

@@ -31,7 +31,7 @@ from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 
 if TYPE_CHECKING:
-    from fedpriv.accountants.zcdp import SmallEpsilonClaim
+    pass
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,7 @@ class ProxSvrg(DifferenceMethod):
         """Rounds of a run."""
         return self.rounds if self.epochs is None else self.epochs * self.inner_steps
 
-    @property
-    def claims(self) -> type[SmallEpsilonClaim] | None:
-        return None
+    claims = None
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         last = self.epochs is not None and self.released == "last"

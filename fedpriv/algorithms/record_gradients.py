@@ -46,7 +46,7 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.lowy import ShuffleBudget
-from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.contributors import RecordVectors
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
@@ -74,9 +74,7 @@ class RecordGradients(Algorithm):
 
     # -- before the first round --------------------------------------------------------------------
 
-    @property
-    def contributors(self) -> Contributors:
-        return RecordVectors()
+    contributors = RecordVectors()
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return self.method.targets(federation)

@@ -24,7 +24,7 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import select
 from fedpriv.errors import require, require_positive
-from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.plan import Federation, Plan
 
 if TYPE_CHECKING:
@@ -70,14 +70,10 @@ class RecordMethod(Algorithm, ABC):
         require(self.calibration == "certified", "algo.calibration", self.calibration, allowed)
         return replace(self, epsilon=epsilon)
 
-    @property
-    def contributors(self) -> Contributors:
-        return Silos()
+    contributors = Silos()
 
-    @property
-    def isolated(self) -> bool:
-        """Whether what a record drops is independent of other records."""
-        return True
+    isolated: ClassVar[bool] = True
+    """Whether what a record drops is independent of other records."""
 
     @property
     def adjacency(self) -> str:

@@ -59,9 +59,7 @@ class DifferenceMethod(SampledMethod, ABC):
             0 < share < 1, "algo.gradient_share", share, "a number between 0 and 1, excluding both"
         )
 
-    @property
-    def rounds_alike(self) -> bool:
-        return False
+    rounds_alike = False
 
     def mechanisms(self, mechanism: Mechanism) -> Mapping[str, Mechanism]:
         noise = mechanism.noise_multiplier * self.difference_noise

@@ -35,9 +35,7 @@ from fedpriv.training.contributions import Contributions
 class Scaffold(FedAvg):
     """Federated averaging of plain local SGD with control variates."""
 
-    @property
-    def label(self) -> str:
-        return "SCAFFOLD"
+    label = "SCAFFOLD"
 
     def check(self, plan: Plan) -> None:
         super().check(plan)

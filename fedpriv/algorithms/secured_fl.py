@@ -55,9 +55,7 @@ class SecuredFl(FedAvg):
         super().__post_init__()
         require_one_of(self, init_weights=("shared", "own"))
 
-    @property
-    def label(self) -> str:
-        return "SecureD-FL"
+    label = "SecureD-FL"
 
     def check_network(self, network: nn.Module, data: DataSet) -> None:
         from fedpriv.training.initial import undrawable

@@ -22,7 +22,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.accountants.events import ADD_REMOVE, SERVER
 from fedpriv.algorithms.base import Algorithm, require_one_of, require_plain_sgd
@@ -108,10 +108,8 @@ class UldpBase(Algorithm):
     def recipe(self, plan: Plan) -> Recipe:
         """The recipe of local training on one user's records."""
 
-    @property
-    @abstractmethod
-    def family(self) -> str:
-        """The method's name without the letters for weights (w) and sub-sampling (s)."""
+    family: ClassVar[str]
+    """The method's name without the letters for weights (w) and sub-sampling (s)."""
 
     @property
     def label(self) -> str:
@@ -195,9 +193,7 @@ class UldpAvg(UldpBase):
         super().__post_init__()
         require_positive("algo", self, "local_epochs", "batch_size", "local_lr")
 
-    @property
-    def family(self) -> str:
-        return "ULDP-AVG"
+    family = "ULDP-AVG"
 
     def recipe(self, plan: Plan) -> Recipe:
         return Recipe(self.local_epochs, self.batch_size, self.local_lr, plan.optimizer)
@@ -211,9 +207,7 @@ class UldpSgd(UldpBase):
         super().check(plan)
         require_plain_sgd(plan)
 
-    @property
-    def family(self) -> str:
-        return "ULDP-SGD"
+    family = "ULDP-SGD"
 
     def recipe(self, plan: Plan) -> Recipe:
         # One full-batch step of rate 1 changes the model by exactly minus the mean gradient.

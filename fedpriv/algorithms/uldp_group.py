@@ -28,7 +28,7 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import group_size, select
 from fedpriv.errors import require
-from fedpriv.rounds.contributors import Contributors, Silos
+from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query
@@ -72,9 +72,7 @@ class UldpGroup(WholeSilo):
     def label(self) -> str:
         return f"ULDP-GROUP-{self.group_size}"
 
-    @property
-    def contributors(self) -> Contributors:
-        return Silos()
+    contributors = Silos()
 
     def check(self, plan: Plan) -> None:
         plan.mechanism.training_noise()  # raises where it has none

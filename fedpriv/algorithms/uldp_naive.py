@@ -47,9 +47,7 @@ class UldpNaive(WholeSilo):
         super().__post_init__()
         require_one_of(self, calibration=PER_SILO)
 
-    @property
-    def label(self) -> str:
-        return "ULDP-NAIVE"
+    label = "ULDP-NAIVE"
 
     def check(self, plan: Plan) -> None:
         plan.mechanism.check_encoding(plan.n_summed, plan.encoding)

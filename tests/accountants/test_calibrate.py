@@ -6,7 +6,7 @@ import dp_accounting as dp
 import pytest
 
 from fedpriv.accountants.calibrate import most_rounds, smallest_noise
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.accountants.pld import Pld, RdpAndPld
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.errors import ConfigError
@@ -58,14 +58,6 @@ def test_rounds_are_the_most(accountant, q, rounds, epsilon):
         return min(accountant.epsilons([(event, rounds)], ADD_REMOVE).values())
 
     assert spent(most) <= epsilon < spent(most + 1)
-
-
-def test_replace_needs_twice_the_noise():
-    def batch(noise):
-        return dp.GaussianDpEvent(noise / 2)  # noise in clips; the sensitivity under replace is two
-
-    add = noise_multiplier_for(Pld(), dp.GaussianDpEvent, 10, ADD_REMOVE, 1.0)
-    assert noise_multiplier_for(Pld(), batch, 10, REPLACE, 1.0) == pytest.approx(2 * add, rel=2e-3)
 
 
 def test_limits():

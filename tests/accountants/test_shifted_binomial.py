@@ -157,7 +157,3 @@ def test_shifts_of_two_counts_point_where_they_point(shifts):
         for epsilon in (found - 3e-4, found)
     ]
     assert max(deltas[1::2]) <= 1e-5 < max(deltas[::2])
-
-
-def test_losses_are_cut_finely_unless_it_is_said():
-    assert shifted_epsilon(2000, {3: 2}, 1e-5) == shifted_epsilon(2000, {3: 2}, 1e-5, interval=1e-4)

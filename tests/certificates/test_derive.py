@@ -1,9 +1,7 @@
 """Every observer's event, from what a method asks for."""
 
-import ast
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from dp_accounting import (
@@ -13,7 +11,6 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
-import fedpriv.algorithms
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.derive import ROUNDED_ALIKE, plan_queries
@@ -302,18 +299,6 @@ def test_a_method_cannot_write_its_own_events():
         class Forger(Algorithm):
             def queries(self, round, plan):
                 return ()
-
-
-def test_no_algorithm_names_the_class_of_events():
-    """They may name units, adjacencies and observers, and claims of papers."""
-    for file in Path(fedpriv.algorithms.__file__).parent.glob("*.py"):
-        named = {
-            name.name
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.ImportFrom) and node.module == "fedpriv.accountants.events"
-            for name in node.names
-        }
-        assert not named & {"Event", "Ledger"}, file.name
 
 
 @pytest.mark.parametrize(

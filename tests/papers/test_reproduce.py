@@ -1,6 +1,7 @@
 import json
 import os
 
+import pytest
 from command import run, run_child
 
 from fedpriv.papers import reproduce
@@ -12,13 +13,6 @@ def test_a_figure_is_made_where_the_command_is_given(tmp_path):
     assert done.returncode == 0, done.stderr
     [picture] = (tmp_path / "outputs" / "claimed_certified").glob("*/figure.png")
     assert str(picture.relative_to(tmp_path)) in done.stdout
-
-
-def test_a_figure_that_does_not_exist_is_told_in_one_line(tmp_path):
-    done = run("reproduce", "uldp_fl/fig44", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "uldp_fl/fig44: no such figure; did you mean uldp_fl/fig4?" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
@@ -39,10 +33,17 @@ def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
     assert all(f'id="{name}"' in page for name in made)
 
 
-def test_no_jobs_are_told_in_one_line(tmp_path):
-    done = run("reproduce", "--jobs", "0", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--jobs", "0"], "--jobs"),
+        (["uldp_fl/fig44"], "uldp_fl/fig44: no such figure; did you mean uldp_fl/fig4?"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_in_one_line(words, told, tmp_path):
+    done = run("reproduce", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "--jobs" in done.stderr
+    assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
