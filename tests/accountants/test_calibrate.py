@@ -16,16 +16,16 @@ def sampled(q: float):
     return lambda noise: dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(noise))
 
 
-def noise_multiplier_for(accountant, event, rounds, adjacency, epsilon):
-    return smallest_noise(
-        lambda z: min(accountant.epsilons([(event(z), rounds)], adjacency).values()), epsilon
-    )
+def spent(accountant, event, rounds):
+    return min(accountant.epsilons([(event, rounds)], ADD_REMOVE).values())
 
 
-def rounds_for(accountant, event, adjacency, epsilon):
-    return most_rounds(
-        lambda rounds: min(accountant.epsilons([(event, rounds)], adjacency).values()), epsilon
-    )
+def noise_multiplier_for(accountant, event, rounds, epsilon):
+    return smallest_noise(lambda z: spent(accountant, event(z), rounds), epsilon)
+
+
+def rounds_for(accountant, event, epsilon):
+    return most_rounds(lambda rounds: spent(accountant, event, rounds), epsilon)
 
 
 CASES = [
@@ -39,37 +39,30 @@ CASES = [
 
 @pytest.mark.parametrize(("accountant", "q", "rounds", "epsilon"), CASES)
 def test_noise_inverts_the_golden_table(accountant, q, rounds, epsilon):
-    noise = noise_multiplier_for(accountant, sampled(q), rounds, ADD_REMOVE, epsilon)
+    noise = noise_multiplier_for(accountant, sampled(q), rounds, epsilon)
     assert noise == pytest.approx(5.0, rel=2e-3)
-
-    def spent(noise: float) -> float:
-        return min(accountant.epsilons([(sampled(q)(noise), rounds)], ADD_REMOVE).values())
-
-    assert spent(noise) <= epsilon < spent(noise / 1.001)
+    enough, little = (spent(accountant, sampled(q)(z), rounds) for z in (noise, noise / 1.001))
+    assert enough <= epsilon < little
 
 
 @pytest.mark.parametrize(("accountant", "q", "rounds", "epsilon"), CASES)
 def test_rounds_are_the_most(accountant, q, rounds, epsilon):
     event = sampled(q)(5.0)
-    most = rounds_for(accountant, event, ADD_REMOVE, epsilon)
+    most = rounds_for(accountant, event, epsilon)
     assert most == pytest.approx(rounds, rel=2e-3)
-
-    def spent(rounds: int) -> float:
-        return min(accountant.epsilons([(event, rounds)], ADD_REMOVE).values())
-
-    assert spent(most) <= epsilon < spent(most + 1)
+    assert spent(accountant, event, most) <= epsilon < spent(accountant, event, most + 1)
 
 
 def test_limits():
-    assert rounds_for(Rdp(), dp.GaussianDpEvent(0.1), ADD_REMOVE, 1.0) == 0
-    assert rounds_for(Rdp(), dp.NoOpDpEvent(), ADD_REMOVE, 1.0) == 10**7
-    assert rounds_for(Rdp(), dp.NonPrivateDpEvent(), ADD_REMOVE, 1.0) == 0
-    assert rounds_for(Rdp(), dp.GaussianDpEvent(5.0), ADD_REMOVE, 0.8) == 1
-    assert noise_multiplier_for(Rdp(), lambda noise: dp.NoOpDpEvent(), 1, ADD_REMOVE, 1.0) == 1e-3
+    assert rounds_for(Rdp(), dp.GaussianDpEvent(0.1), 1.0) == 0
+    assert rounds_for(Rdp(), dp.NoOpDpEvent(), 1.0) == 10**7
+    assert rounds_for(Rdp(), dp.NonPrivateDpEvent(), 1.0) == 0
+    assert rounds_for(Rdp(), dp.GaussianDpEvent(5.0), 0.8) == 1
+    assert noise_multiplier_for(Rdp(), lambda noise: dp.NoOpDpEvent(), 1, 1.0) == 1e-3
     with pytest.raises(ConfigError, match="no noise multiplier"):
-        noise_multiplier_for(Rdp(), lambda noise: dp.NonPrivateDpEvent(), 1, ADD_REMOVE, 1.0)
+        noise_multiplier_for(Rdp(), lambda noise: dp.NonPrivateDpEvent(), 1, 1.0)
     with pytest.raises(ConfigError, match="epsilon=0"):
-        rounds_for(Rdp(), dp.NoOpDpEvent(), ADD_REMOVE, 0)
+        rounds_for(Rdp(), dp.NoOpDpEvent(), 0)
 
 
 @pytest.mark.parametrize("search", [smallest_noise, most_rounds])

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent
 from erm_world import ALGO, CONVEX, PAPER, SECURE, flipped, prepared, rounds_of, silos_of
 from plans import make_plan, only_query
 from scipy.stats import norm
@@ -15,7 +14,6 @@ from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.linear import Linear
 from fedpriv.models.tasks import ConvexLoss
 from fedpriv.rounds.plan import Federation
@@ -178,14 +176,6 @@ def test_larger_silos_hide_a_small_one_with_less_noise_than_its_own():
         noise += list(average(algo, silos, seed) - average(quiet, silos, seed))
     gap = np.linalg.norm(average(quiet, [flipped(silos[0], 0), *silos[1:]]) - average(quiet, silos))
     assert gap / np.std(noise) == pytest.approx(1 / certified["server", "silo0"], rel=0.15)
-
-
-def test_without_noise_nothing_is_claimed_or_certified():
-    federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
-    for mechanism in (NoMechanism(), Gaussian(2.0, 0.0)):
-        for event in only_query(ALGO, make_plan(ALGO, mechanism, federation=federation)).events:
-            assert not isinstance(event.certified, GaussianDpEvent)
-            assert not isinstance(event.claimed, GaussianDpEvent)
 
 
 def test_the_claim_fails_in_one_step():
