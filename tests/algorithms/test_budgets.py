@@ -97,6 +97,20 @@ def test_sampled_groups_spend_their_budgets_against_an_observer_without_the_samp
         assert found["server", group] == pytest.approx(dp.get_epsilon_gaussian(z, DELTA), abs=1e-6)
 
 
+@pytest.mark.parametrize("algo", ["uldp_avg", "uldp_sgd"])
+def test_no_user_moves_the_sum_by_more_than_the_bound_of_its_group(algo):
+    exp = world("preset.local_epochs=3", "preset.batch_size=4", algo=algo)
+    groups = membership(exp.algo.contributors.groups, USERS)
+    names = [group.name for group in exp.algo.contributors.groups]
+    whole = total(exp, "update", noisy=False)
+    most = dict.fromkeys(names, 0.0)
+    for user in range(USERS):
+        moved = np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
+        most[names[groups[user]]] = max(most[names[groups[user]]], float(moved))
+    for name, bound in clips(exp).items():
+        assert 0.05 * bound < most[name] <= bound * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg", "private_weighting"])
 def test_system_noise_and_every_protocol_keep_the_budgets(aggregation):
     """Rounding to the grid of messages moves a sum too."""
