@@ -4,7 +4,7 @@ All parties run in one process, on generated records. Users: three silos, ten pa
 user's records. Silos: devices with one owner and eight records each, of a small network and of one
 with two wide layers. Parameters: networks of two wide layers, three silos. Every case but the one
 with most parameters takes alternating turns with another run: a tenth as many users or silos, the
-stacked trainer, or the sum in the clear. The ratio is that of the case's round to the other run's,
+batched trainer, or the sum in the clear. The ratio is that of the case's round to the other run's,
 in processor seconds of one thread. `prepare` covers data, parties and set-up. Memory is the peak of
 the whole process.
 """
@@ -66,7 +66,7 @@ def cases() -> list[Case]:
     for n in SILOS[:2]:
         words = *silos(n), *wide(WIDTHS[0])
         about = f"{n:,} silos, {parameters(WIDTHS[0]):,} parameters, compiled"
-        found.append(Case(about, (*words, "trainer=compiled"), (*words, "trainer=stacked")))
+        found.append(Case(about, (*words, "trainer=compiled"), (*words, "trainer=batched")))
     for width in WIDTHS:
         words = *wide(width), "data.size=200"
         about = f"{parameters(width):,} parameters, masked"

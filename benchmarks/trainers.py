@@ -14,7 +14,7 @@ from benchmarks._fresh_process import in_fresh_process
 from benchmarks._ratios import alternating_turns, compared
 from benchmarks.local_training import federation, trained
 
-TRAINERS = "compiled", "stacked"
+TRAINERS = "compiled", "batched"
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def main() -> None:
     )
     print(
         f"{'data':>10} {'users':>6} {'pairs':>6} {'records':>7} {'epochs':>6} {'compiled':>9} "
-        f"{'stacked':>8} "
+        f"{'batched':>8} "
         f"{'ratio':>6} {'least':>6} {'most':>6}"
     )
     for case in CASES:
         r = in_fresh_process(measure, case)
         print(
             f"{case.data:>10} {case.users:>6} {r['pairs']:>6} {r['records']:>7} {case.epochs:>6} "
-            f"{r['compiled']:>9.3f} {r['stacked']:>8.3f} {r['ratio']:>6.2f} {r['least']:>6.2f} "
+            f"{r['compiled']:>9.3f} {r['batched']:>8.3f} {r['ratio']:>6.2f} {r['least']:>6.2f} "
             f"{r['most']:>6.2f}",
             flush=True,
         )

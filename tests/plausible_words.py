@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "evaluate_every": ("1", "2", "5"),
     "evaluate_training": ("true", "false"),
     "checkpoint_every": ("1", "2"),
-    "trainer": ("auto", "stacked", "plain"),
+    "trainer": ("auto", "batched", "plain"),
     "workers": ("1", "2"),
     "device": ("auto", "cpu"),
     "preset.clip": ("0.5", "2"),

@@ -192,7 +192,7 @@ def test_a_run_leaves_its_folder(finished):
     status = json.loads((out / "status.json").read_text())
     assert status["state"] == "done"
     assert status["dp_valid"] is False
-    assert status["trainer"].startswith(("compiled: every layer", "stacked: users"))
+    assert status["trainer"].startswith(("compiled: every layer", "batched: users"))
     assert f"local training of users: {status['trainer']}" in (out / "run.log").read_text()
     assert (out / "config.yaml").exists()
     assert all(

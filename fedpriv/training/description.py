@@ -18,7 +18,7 @@ AS_IT_IS = (
     "the network's forward pass is a function of its parameters, its inputs and torch's generators"
 )
 """Assumption of certificates where the network is not captured (`fedpriv.training.graph`)."""
-TRAINERS = "auto", "compiled", "device", "stacked", "plain"
+TRAINERS = "auto", "compiled", "device", "batched", "plain"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ never on who trains.
 
 `compiled` trains each user alone in C++, where it knows the network, loss and optimiser. It takes a
 third to a seventh of torch's time on networks of up to 10 thousand parameters. `plain` trains each
-user alone by autograd, whatever the network. Where neither noise nor certificate is real, `stacked`
+user alone by autograd, whatever the network. Where neither noise nor certificate is real, `batched`
 trains many users at once. On small networks, and on GPUs, that takes a tenth of the time.
 """
 
@@ -23,10 +23,10 @@ from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.network_checks import check_parameters
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem
+from fedpriv.training.trainers.batched import batched
 from fedpriv.training.trainers.compiled.trainer import compiled
 from fedpriv.training.trainers.device.trainer import device_trainer
 from fedpriv.training.trainers.plain import Plain
-from fedpriv.training.trainers.stacked import stacked
 
 PRODUCTS_LIMIT = 2**17
 """Multiply-adds of a batch, or of one step of its recurrent layers, from which on one user fills a
@@ -40,7 +40,7 @@ libraries are faster, and moving many users' gradients through memory costs more
 MAKERS: dict[str, Callable[[LocalProblem], BlockTrainer | Unmapped]] = {
     "compiled": compiled,
     "device": device_trainer,
-    "stacked": stacked,
+    "batched": batched,
     "plain": Plain,
 }
 ASKED = "asked for"
@@ -57,7 +57,7 @@ def select_trainer(problem: LocalProblem, *, alone: bool) -> BlockTrainer:
     asked = problem.execution.trainer
     if asked == "auto":
         return _fastest(problem, alone)
-    if alone and asked == "stacked":
+    if alone and asked == "batched":
         allowed = "auto, compiled, device or plain: with randomness=system, users train alone"
         raise ConfigError("trainer", asked, allowed)
     trainer = MAKERS[asked](problem)
@@ -77,7 +77,7 @@ def _fastest(problem: LocalProblem, alone: bool) -> BlockTrainer:
     obstacle = f"not compiled: {found.reason}"
     light = ROWS * problem.cost.products < PRODUCTS_LIMIT * problem.cost.steps and not large
     if not alone and (light or on_gpu):
-        many = stacked(problem, draws=on_gpu)
+        many = batched(problem, draws=on_gpu)
         if not isinstance(many, Unmapped):
             many.reason = f"users side by side; {obstacle}"
             return many

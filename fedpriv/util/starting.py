@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 PACKAGE = "dp_accounting"
@@ -26,7 +26,8 @@ def import_events_alone() -> None:
     spec = None if PACKAGE in sys.modules else find_spec(PACKAGE)
     if spec is None or spec.loader is None:
         return
-    package, loader, lock = module_from_spec(spec), spec.loader, Lock()
+    package, loader, lock = module_from_spec(spec), spec.loader, RLock()
+    started: list[bool] = []
     sys.modules[PACKAGE] = package
     events = import_module(f"{PACKAGE}.{EVENTS}")
 
@@ -36,10 +37,14 @@ def import_events_alone() -> None:
             raise AttributeError(f"only the events of {PACKAGE} are loaded")
         if find_spec(f"{PACKAGE}.{name}") is not None:
             return import_module(f"{PACKAGE}.{name}")
-        with lock:
-            if vars(package).pop("__getattr__", None) is not None:
+        with lock:  # other threads wait here until the package is whole
+            if not started:
+                started.append(True)
                 loader.exec_module(package)
-        return getattr(package, name)
+                vars(package).pop("__getattr__", None)
+        if name not in vars(package):
+            raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+        return vars(package)[name]
 
     named = {name: value for name, value in vars(events).items() if name.endswith("DpEvent")}
     vars(package).update(named, __getattr__=rest)

@@ -151,7 +151,7 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
         ),
     ),
     "fedpriv/settings/keys.py": (
-        "settings/test_keys.py",
+        "settings/test_settings_keys.py",
         (
             ('found[f"mechanism.{name}"] = idle[name]', "pass"),
             ("elif used != asked:", "elif False:"),

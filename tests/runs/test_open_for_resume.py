@@ -89,10 +89,10 @@ def test_another_configuration_and_another_process_are_refused(tmp_path):
         opened(folder)
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_folder_holds_one_run(begun, tmp_path):
-    folder = made(tmp_path / "run", [1], completed=1) if begun else RunFolder(tmp_path)
-    if not begun:
+@pytest.mark.parametrize("started", [True, False])
+def test_a_folder_holds_one_run(started, tmp_path):
+    folder = made(tmp_path / "run", [1], completed=1) if started else RunFolder(tmp_path)
+    if not started:
         folder.status(state="running")
     with pytest.raises(FedprivError, match=r"already holds a run; resume="):
         RunFolder(folder.path).begin("rounds: 1\n")

@@ -74,10 +74,10 @@ TEXT = (
 @pytest.mark.parametrize(
     ("words", "trainer", "fits"),
     [
-        (WORDS, "stacked", True),
+        (WORDS, "batched", True),
         (WORDS, "plain", True),
         (TEXT, "plain", True),
-        (TEXT, "stacked", False),
+        (TEXT, "batched", False),
         (TEXT, "compiled", True),
     ],
 )

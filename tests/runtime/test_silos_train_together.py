@@ -22,7 +22,7 @@ OWN = {
 }
 
 
-ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=stacked"
+ULDP = "algo=uldp_avg", "algo.noise_multiplier=0", "trainer=batched"
 
 
 def in_turn(job):
@@ -73,7 +73,7 @@ def test_under_secure_aggregation_a_silo_trains_when_its_message_is_asked_for(st
     assert np.linalg.norm(moved) > 1e-3
 
 
-@pytest.mark.parametrize("trainer", ["stacked", "plain"])
+@pytest.mark.parametrize("trainer", ["batched", "plain"])
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_a_silo_lets_go_of_its_training_before_the_next_one_begins(
     aggregation, trainer, monkeypatch

@@ -33,8 +33,9 @@ def lines(name):
 
 def test_the_page_says_how_long_they_are():
     page = (ROOT / "docs/extending/algorithm.md").read_text()
-    stated = re.findall(r"^\| `tests/newcomers/(\w+)\.py` \|[^|]*\| (\d+) \|$", page, re.MULTILINE)
-    assert {name: int(count) for name, count in stated} == {name: lines(name) for name in METHODS}
+    stated = re.search(r"three more methods, in about (\d+) lines each", page)
+    assert stated
+    assert max(map(lines, METHODS)) <= 1.1 * int(stated[1])
 
 
 @pytest.mark.parametrize("name", ["dp_fedavg", "personal_clipping"])

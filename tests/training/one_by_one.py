@@ -99,8 +99,8 @@ def token_silo(counts, seed=0):
     return replace(data, x=torch.from_numpy(ids))
 
 
-PLAIN, STACKED, COMPILED = (Execution(name) for name in ("plain", "stacked", "compiled"))
-BY_TORCH = {"stacked": STACKED, "plain": PLAIN}
+PLAIN, BATCHED, COMPILED = (Execution(name) for name in ("plain", "batched", "compiled"))
+BY_TORCH = {"batched": BATCHED, "plain": PLAIN}
 """The trainers that take any optimiser."""
 
 

@@ -132,9 +132,9 @@ def test_stacks_are_refused_where_users_train_alone():
     build, shape, task = PROBLEMS["mlp"]
     data = silo(COUNTS, shape, task)
     recipe = Recipe(1, None, 0.1)
-    with pytest.raises(ConfigError, match="trainer=stacked: auto, compiled, device or plain"):
-        changes(build(), data, task, recipe, trainer="stacked")
-    seeded = changes(build(), data, task, recipe, trainer="stacked", streams=Streams(3))
+    with pytest.raises(ConfigError, match="trainer=batched: auto, compiled, device or plain"):
+        changes(build(), data, task, recipe, trainer="batched")
+    seeded = changes(build(), data, task, recipe, trainer="batched", streams=Streams(3))
     assert len(seeded) == len(COUNTS)
 
 

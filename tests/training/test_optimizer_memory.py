@@ -13,12 +13,12 @@ from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Adam, RmsProp, Sgd
 from fedpriv.training.trainers.base import LocalProblem
+from fedpriv.training.trainers.batched import batched
 from fedpriv.training.trainers.plain import Plain
-from fedpriv.training.trainers.stacked import stacked
 from fedpriv.training.vectors import flatten
 
 OPTIMIZERS = [Adam(), RmsProp(momentum=0.5), Sgd(momentum=0.9)]
-TRAINERS = {"stacked": stacked, "plain": Plain}
+TRAINERS = {"batched": batched, "plain": Plain}
 
 
 def data():
@@ -68,7 +68,7 @@ def test_all_trainers_remember_the_same_in_the_same_order(optimizer):
 
 
 def test_what_is_given_out_is_no_view_of_what_goes_on():
-    trainer = stacked(problem_of(Adam(), 1))
+    trainer = batched(problem_of(Adam(), 1))
     kept = trainer.run(user(), {})[1]["mean"]
     before = kept.clone()
     trainer.run(user(), {"mean": before[0].numpy()})

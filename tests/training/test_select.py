@@ -64,13 +64,13 @@ CASES = {
     "binary": (chain(outputs=1), {"task": BinaryClassification()}, "compiled"),
     "survival": (chain(outputs=1), {"task": CoxRegression()}, "compiled"),
     "of words": (Tokens(), {"dtype": torch.int64}, "compiled"),
-    "with momentum": (chain(), {"recipe": MOMENTUM}, "stacked"),
-    "in double precision": (chain(), {"dtype": torch.float64}, "stacked"),
-    "outside the table": (softsign(), {}, "stacked"),
+    "with momentum": (chain(), {"recipe": MOMENTUM}, "batched"),
+    "in double precision": (chain(), {"dtype": torch.float64}, "batched"),
+    "outside the table": (softsign(), {}, "batched"),
     "outside the table, alone": (softsign(), {"alone": True}, "plain"),
     "more than a cache": (chain(50_000), {}, "plain"),
     "many products": (softsign(40_000), {}, "plain"),
-    "small recurrent": (Recurrent(16), {"shape": (20, 8)}, "stacked"),
+    "small recurrent": (Recurrent(16), {"shape": (20, 8)}, "batched"),
     "large recurrent": (Recurrent(128), {"shape": (20, 8)}, "plain"),
     "remembers batches": (
         nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)),
@@ -106,8 +106,8 @@ def test_the_reason_says_what_stands_against_a_faster_one(model, reason):
 def test_a_trainer_that_cannot_is_refused():
     with pytest.raises(ConfigError, match="trainer=compiled: auto or plain here"):
         selected(softsign(), (4,), execution=Execution("compiled"))
-    with pytest.raises(ConfigError, match="trainer=stacked: auto or plain here"):
-        selected(Branching(4, 2), (4,), execution=Execution("stacked"))
+    with pytest.raises(ConfigError, match="trainer=batched: auto or plain here"):
+        selected(Branching(4, 2), (4,), execution=Execution("batched"))
 
 
 def test_a_trainer_may_be_asked_for():

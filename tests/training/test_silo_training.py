@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from one_by_one import PLAIN, STACKED, STREAMS, cnn, mlp, silo
+from one_by_one import BATCHED, PLAIN, STREAMS, cnn, mlp, silo
 
 from fedpriv.models.tasks import Classification
 from fedpriv.training import users
@@ -25,7 +25,7 @@ def network(name="mlp", p=0.0):
     return build(p=p), shape
 
 
-def works(model, shape, recipe, *, execution=STACKED, counts=COUNTS, **training):
+def works(model, shape, recipe, *, execution=BATCHED, counts=COUNTS, **training):
     """The training of a silo each."""
     described = Training(recipe, flatten(model).double().numpy(), **training)
     place = {"streams": STREAMS, "round": 3, "execution": execution}

@@ -229,7 +229,7 @@ def test_a_network_that_no_trainer_supports_is_refused_in_one_line(name):
     model = changed(change)
     data = silo(COUNTS, (6,), TASK)
     theta = torch.zeros(sum(own.numel() for own in model.parameters()))
-    for trainer in ("auto", "stacked", "compiled", "plain"):
+    for trainer in ("auto", "batched", "compiled", "plain"):
         with pytest.raises(ConfigError, match=f"^model=.*{message}") as error:
             trained(model, theta, data, TASK, Recipe(1, None, 0.1), execution=Execution(trainer))
         assert "\n" not in str(error.value)

@@ -163,7 +163,7 @@ def test_system_randomness_is_new_in_every_training():
     assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("trainer", ["auto", "plain", "stacked"])
+@pytest.mark.parametrize("trainer", ["auto", "plain", "batched"])
 def test_dropout_is_active_and_differs_between_users_and_steps(trainer):
     model, task = nn.Sequential(nn.Dropout(0.5), nn.Linear(400, 3, bias=False)), Classification()
     theta, data = torch.zeros(1200), silo([1] * 60, (400,), task)

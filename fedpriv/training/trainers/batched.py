@@ -31,10 +31,10 @@ COPIES = 5
 """How many copies of a row's activations autograd holds at its peak; measured."""
 
 
-class Stacked(TorchTrainer):
+class Batched(TorchTrainer):
     """Trains users with equal numbers of batches in lockstep."""
 
-    name = "stacked"
+    name = "batched"
 
     def __init__(self, problem: LocalProblem, network: Graph) -> None:
         super().__init__(problem)
@@ -86,7 +86,7 @@ class Stacked(TorchTrainer):
         return [found[name] for name in self.names]
 
 
-def stacked(problem: LocalProblem, *, draws: bool = True) -> Stacked | Unmapped:
+def batched(problem: LocalProblem, *, draws: bool = True) -> Batched | Unmapped:
     """The trainer of the problem, or why vmap does not run its network.
 
     draws: whether it may draw random numbers, which then depend on a user's place in the stack.
@@ -99,4 +99,4 @@ def stacked(problem: LocalProblem, *, draws: bool = True) -> Stacked | Unmapped:
     randomness = "different" if draws else "error"
     if not vmaps(network, problem.shape, problem.dtype, randomness):
         return Unmapped("vmap does not know one of its operations, or it draws random numbers")
-    return Stacked(problem, network)
+    return Batched(problem, network)
