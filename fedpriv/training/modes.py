@@ -24,11 +24,6 @@ def in_mode(module: nn.Module, train: bool) -> Iterator[None]:
             part.training = mode
 
 
-def modes(module: nn.Module) -> list[bool]:
-    """Which of its parts are in training mode."""
-    return [part.training for part in module.modules()]
-
-
 @contextmanager
 def kept_generators(device: torch.device) -> Iterator[None]:
     """Context after which the generators of `device`, Python and numpy have their state from

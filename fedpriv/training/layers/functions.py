@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 RESHAPES = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous"}
-ADDITIONS = {"add", "iadd", "add_"}
+ADDITIONS = {"add"}
 
 
 def _relu(inplace: bool = False) -> nn.Module:
@@ -60,11 +60,8 @@ def _gelu(approximate: str = "none") -> nn.Module:
 
 OPERATIONS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": _relu,
-    "relu_": _relu,
     "tanh": nn.Tanh,
-    "tanh_": nn.Tanh,
     "sigmoid": nn.Sigmoid,
-    "sigmoid_": nn.Sigmoid,
     "gelu": _gelu,
     "silu": _silu,
     "dropout": _dropout,
