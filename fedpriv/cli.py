@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -101,7 +101,8 @@ def _how_to_go_on(stop: KeyboardInterrupt) -> list[str]:
 def chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
     """The command that the words name, and its own words. Raises FedprivError for an unknown
     command."""
-    if "--version" in args:
+    flags = set(takewhile(lambda word: word != "--", args))
+    if "--version" in flags:
         return show_version, []
     name = "run"
     if args and args[0] in COMMANDS:
@@ -111,7 +112,7 @@ def chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
         raise FedprivError(
             f"{args[0]}: unknown command; {near(args[0], COMMANDS)}allowed: {', '.join(COMMANDS)}"
         )
-    if {"--help", "-h"} & set(args) and name not in OWN_HELP:
+    if {"--help", "-h"} & flags and name not in OWN_HELP:
         return show_help, args
     target = COMMANDS[name]
     if name in COMPOSE and {word.split("=")[0] for word in args} & HYDRA_ONLY:

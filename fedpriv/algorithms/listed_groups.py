@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedpriv.errors import ConfigError, require
+from fedpriv.util.untrusted_files import read_bytes
 
 COLUMNS = ("user", "group")
 MOST_BYTES = 2**26
@@ -28,10 +29,10 @@ def listed_groups(path: str, key: str) -> Mapping[str, tuple[int, ...]]:
     without a user's number or without a group, or a user twice.
     """
     try:
-        require(Path(path).stat().st_size <= MOST_BYTES, key, path, f"up to {MOST_BYTES} bytes")
-        lines = csv.DictReader(Path(path).read_text(encoding="utf-8-sig").splitlines(), strict=True)
+        text = read_bytes(Path(path), MOST_BYTES).decode("utf-8-sig")
+        lines = csv.DictReader(text.splitlines(), strict=True)
         rows = list(lines)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ConfigError(key, path, f"a CSV file that can be read ({error})") from error
     names = lines.fieldnames or []
     for column in COLUMNS:

@@ -20,6 +20,7 @@ from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.util.durable_files import replace_file
 from fedpriv.util.plain_numbers import plain_number
 
 SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
@@ -62,7 +63,7 @@ def main(args: list[str]) -> None:
         for claim in (claim for claim, _ in reports):
             _attack(claim)
     if own.html:
-        own.html.write_text(as_html(reports))
+        replace_file(own.html, as_html(reports).encode())
     late = [line for claim, findings in reports for line in failures(claim, findings, budget)]
     for line in late:
         print(f"fedpriv: {line}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import PlainValues, read_plain_values
+from fedpriv.util.untrusted_files import PlainValues, read_plain_values, require_no_link
 
 
 class _Loader(PlainValues):
@@ -35,6 +35,7 @@ _Loader.add_implicit_resolver(
 def load(path: Path) -> Any:
     """The plain data of a YAML or JSON file. Raises DataError if it is not readable as such."""
     try:
+        require_no_link(path)
         return read_plain_values(path, _Loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         told = error.strerror if isinstance(error, OSError) else str(error)

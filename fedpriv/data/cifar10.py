@@ -21,7 +21,7 @@ from fedpriv.data.split import split_rows
 from fedpriv.errors import DataError, require
 from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
-from fedpriv.util.untrusted_files import read_bytes
+from fedpriv.util.untrusted_files import opened, read_bytes
 
 CLASSES = 10
 SIDE = 32
@@ -117,24 +117,26 @@ def _official(path: Path) -> tuple[Part, Part]:
     [version] = (own for own in VERSIONS if path.name == own.archive or own.folder in path.parts)
     if path.name != version.archive:
         return _parts(version, lambda name: read_bytes(path.parent / name, MAX_BYTES))
-    with tarfile.open(path) as archive:
+    with opened(path, 6 * MAX_BYTES) as file, tarfile.open(fileobj=file) as archive:
 
         def read(name: str) -> bytes:
             member = archive.getmember(f"{version.folder}/{name}")
-            file = archive.extractfile(member)
-            if file is None or member.size > MAX_BYTES:
+            part = archive.extractfile(member)
+            if part is None or member.size > MAX_BYTES:
                 raise ValueError(f"{name} is no file of at most {MAX_BYTES} bytes")
-            return file.read()
+            return part.read()
 
         return _parts(version, read)
 
 
 def _from_subset(path: Path) -> tuple[Part, Part]:
-    with zipfile.ZipFile(path) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > 6 * MAX_BYTES:
+    with opened(path, 6 * MAX_BYTES) as file:
+        sizes = [entry.file_size for entry in zipfile.ZipFile(file).infolist()]
+        if sum(sizes) > 6 * MAX_BYTES:
             raise ValueError(f"its arrays have more than {6 * MAX_BYTES} bytes")
-    with np.load(path, allow_pickle=False) as arrays:
-        return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])
 
 
 def read(root: str | None) -> tuple[Part, Part]:

@@ -15,6 +15,7 @@ from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, DataSet
 from fedpriv.data.files import files_read
 from fedpriv.util.streams import Streams
+from fedpriv.util.untrusted_files import file_digest
 
 
 @dataclass(frozen=True)
@@ -105,5 +106,4 @@ def digest_files(paths: Iterable[Path]) -> str:
 @lru_cache(maxsize=256)
 def _digest_file(path: Path, changed: int, size: int) -> str:
     """Cached, because the runs of a sweep read the same files."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path, size)

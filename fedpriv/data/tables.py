@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.errors import DataError
+from fedpriv.util.untrusted_files import opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 LARGEST = 1e9
 """Largest accepted size of a value. Values of our data sets are far smaller; a damaged one may be
 larger, and scaling by it would flatten its whole column."""
+MOST_BYTES = 2**30
+"""Size limit of a file; the largest of our data sets has 150 million bytes."""
 
 
 def read_csv(
@@ -95,11 +98,11 @@ def _read(path: Path, names: list[str] | None, text: tuple[str, ...]) -> pd.Data
     import pandas as pd
 
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), opened(path, MOST_BYTES) as file:
             # For a first line with too many values pandas only warns.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
-                path,
+                file,
                 header=None if names else 0,
                 names=names,
                 dtype=dict.fromkeys(text, str),

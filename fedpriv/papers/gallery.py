@@ -17,6 +17,7 @@ from fedpriv.papers.ledger.entries import QUESTIONS, entries
 from fedpriv.reports.templates import environment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.source_commit import source_commit
+from fedpriv.util.untrusted_files import read_json
 
 ABOUT = "about.json"
 INDEX = Path("figures") / "index.html"
@@ -46,7 +47,7 @@ def write_index(outputs: Path) -> Path:
     path = outputs / INDEX
     latest: dict[str, dict[str, Any]] = {}
     for file in sorted(outputs.rglob(ABOUT), key=lambda file: file.parent.name):
-        facts = json.loads(file.read_text())
+        facts = read_json(file)
         folder = file.parent
         if (folder / "figure.png").exists():
             configs = sorted(folder.rglob("config.yaml"))

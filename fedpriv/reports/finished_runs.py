@@ -15,12 +15,7 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.util.untrusted_files import (
-    TABLE_BYTES,
-    read_json,
-    read_plain_values,
-    require_regular,
-)
+from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_json, read_plain_values
 
 UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
@@ -165,8 +160,8 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 
 
 def _table(path: Path) -> pd.DataFrame:
-    require_regular(path, TABLE_BYTES)
-    return pd.read_csv(path)
+    with opened(path, TABLE_BYTES) as file:
+        return pd.read_csv(file)
 
 
 def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = None) -> pd.DataFrame:

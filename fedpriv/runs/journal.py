@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import fsync, fsync_folder
+from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_bytes
 
 JOURNAL = "rounds_begun.csv"
 HEADER = b"round,time\n"
@@ -110,7 +111,10 @@ def close_on_failure(journal: Journal) -> Iterator[None]:
 def attempts(folder: Path) -> Counter[int]:
     """How often each round of a run was begun. Another process may be writing to the folder."""
     path = folder / JOURNAL
-    content = path.read_bytes() if path.exists() else b""
+    try:
+        content = read_bytes(path, TABLE_BYTES) if path.exists() else b""
+    except ValueError as error:
+        raise FedprivError(f"{path} is damaged ({error})") from error
     return _counted(path, content[: content.rfind(b"\n") + 1])
 
 
@@ -124,9 +128,9 @@ def repeated(attempts: Counter[int], completed: int) -> dict[int, int]:
 def in_progress(folder: Path) -> bool:
     """Whether a process is running the run in `folder`."""
     try:
-        with open(folder / JOURNAL, "rb") as file:
+        with opened(folder / JOURNAL, TABLE_BYTES) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # none, or no regular file
         return False
     except BlockingIOError:
         return True

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import fsync_all, fsync_folder, replace_file
+from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 
 METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
@@ -76,8 +77,7 @@ class Tables:
         if not path.exists():
             return []
         try:
-            with open(path, newline="") as file:
-                return list(csv.DictReader(file))
+            return list(csv.DictReader(io.StringIO(self._content(table).decode(), newline="")))
         except (UnicodeDecodeError, csv.Error) as error:
             raise FedprivError(f"{path} is damaged ({error})") from error
 
@@ -103,7 +103,7 @@ class Tables:
         starts with the marked bytes."""
         path = self.folder / table
         size, expected = mark
-        content = path.read_bytes() if path.exists() else b""
+        content = self._content(table)
         if hashlib.sha256(content[:size]).hexdigest() != expected:
             return False
         if not size:
@@ -116,11 +116,12 @@ class Tables:
         """Cut a table back to the whole lines of rounds up to `round`. Raises FedprivError when a
         line has no round."""
         path = self.folder / table
-        if not path.exists() or _unfinished(path.read_bytes()):
+        content = self._content(table)
+        if _unfinished(content):
             self.remove(table)
         else:
             lines = [line for number, line in self._lines(table) if number <= round]
-            header = path.read_bytes().split(b"\n", 1)[0]
+            header = content.split(b"\n", 1)[0]
             self._forget(table)
             replace_file(path, b"".join([header + b"\n", *lines]))
 
@@ -132,7 +133,7 @@ class Tables:
     def _lines(self, table: str) -> list[tuple[int, bytes]]:
         """Round and bytes of each line that ends in a newline."""
         path = self.folder / table
-        content = path.read_bytes()
+        content = self._content(table)
         if _unfinished(content):
             return []
         header, *lines = content.splitlines(keepends=True)
@@ -151,14 +152,21 @@ class Tables:
     def _state(self, table: str) -> tuple[int, Any]:
         """Length so far, and a digest that further rows are added to."""
         if table not in self._written:
-            path = self.folder / table
-            content = path.read_bytes() if path.exists() else b""
+            content = self._content(table)
             self._written[table] = (len(content), hashlib.sha256(content))
         return self._written[table]
 
     def _header(self, table: str) -> list[str]:
-        with open(self.folder / table, newline="") as file:
-            return next(csv.reader(file), [])
+        return next(csv.reader([self._content(table).decode().partition("\n")[0]]), [])
+
+    def _content(self, table: str) -> bytes:
+        """The bytes of a table; empty without a file. Raises FedprivError for one that is no
+        regular file, or too large."""
+        path = self.folder / table
+        try:
+            return read_bytes(path, TABLE_BYTES) if path.exists() else b""
+        except ValueError as error:
+            raise FedprivError(f"{path} is damaged ({error})") from error
 
 
 def _unfinished(content: bytes) -> bool:

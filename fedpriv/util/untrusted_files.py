@@ -1,4 +1,4 @@
-"""Reading small files that a stranger may have written.
+"""The one door for files that a stranger may have written.
 
 A file is read only if it is a regular file of bounded size, so a pipe or a device never blocks, and
 a huge file never fills the memory. Values are plain: YAML has no tags, no anchors, no references (a
@@ -7,10 +7,14 @@ few hundred bytes of references can describe gigabytes) and no key twice, and ne
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +46,34 @@ def require_regular(path: Path | int, most: int) -> None:
         raise ValueError(f"it has {about.st_size} bytes; at most {most} are read")
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises ValueError or OSError."""
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BufferedReader]:
+    """A regular file of at most `most` bytes, open to be read. Raises ValueError or OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would otherwise block
     with os.fdopen(handle, "rb") as file:
         require_regular(handle, most)
+        yield file
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most `most` bytes. Raises ValueError or OSError."""
+    with opened(path, most) as file:
         return file.read(most)
+
+
+def file_digest(path: Path, most: int) -> str:
+    """SHA-256 of a regular file of at most `most` bytes, hexadecimal. Raises ValueError or
+    OSError."""
+    with opened(path, most) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_no_link(path: Path) -> None:
+    """Raise ValueError for a symbolic link, and for a file below one in the current folder: a claim
+    of a stranger may lead to a file of yours, whose words an error would show."""
+    above = () if path.is_absolute() else path.parents
+    if any(place.is_symlink() for place in (path, *above)):
+        raise ValueError("it is a symbolic link, or below one; name the file itself")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -83,10 +109,9 @@ class PlainValues(_PARSER):  # type: ignore[misc]  # one of two parsers
     """Refuses a key that a mapping has twice, of which YAML would keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [str(key.value) for key, _ in node.value]
-        twice = [key for key in keys if keys.count(key) > 1]
-        if twice:
-            raise ValueError(f"it has the key {twice[0]:.60} twice")
+        counts = Counter(str(key.value) for key, _ in node.value)
+        if twice := next((key for key, count in counts.items() if count > 1), None):
+            raise ValueError(f"it has the key {twice:.60} twice")
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 

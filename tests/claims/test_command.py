@@ -1,8 +1,10 @@
 """`fedpriv certify`: exit codes, outputs, and that it loads no torch."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -59,6 +61,35 @@ def test_bad_files_end_in_one_line(tmp_path):
 def test_no_claim_passes_without_a_verdict(tmp_path, words):
     with pytest.raises(ConfigError, match=f"{words[0]} judges no claim"):
         main([*words, written(tmp_path, claims__0__epsilon=1.0)])
+
+
+@pytest.mark.parametrize("words", [[], ["--import"]], ids=["claim", "import"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "below a link"])
+def test_a_claim_is_a_file_of_its_own(tmp_path, monkeypatch, words, kind):
+    """A pipe would hang, and a link shows words of the file that it leads to."""
+    monkeypatch.chdir(tmp_path)
+    place = Path("below/claim.yaml" if kind == "below a link" else "claim.yaml")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "claim.yaml").write_text("password of mine")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "link":
+        place.symlink_to("mine/claim.yaml")
+    else:
+        Path("below").symlink_to("mine")
+    with pytest.raises(
+        DataError, match=r"claim\.yaml: .*(symbolic link|not a regular file)"
+    ) as said:
+        main([*words, str(place)])
+    assert "password" not in str(said.value)
+
+
+def test_a_page_replaces_a_link_and_not_its_file(tmp_path, capsys):
+    (tmp_path / "mine").write_text("keep")
+    (tmp_path / "page.html").symlink_to(tmp_path / "mine")
+    assert code(written(tmp_path), "--html", str(tmp_path / "page.html")) == 0
+    assert (tmp_path / "mine").read_text() == "keep"
+    assert "DP-SGD" in (tmp_path / "page.html").read_text()
 
 
 def test_a_page_replaces_no_claim(tmp_path):

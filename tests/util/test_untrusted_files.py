@@ -2,11 +2,18 @@
 
 import os
 import threading
+import time
 
 import pytest
 import yaml
 
-from fedpriv.util.untrusted_files import links_and_devices, read_bytes, read_json, read_plain_yaml
+from fedpriv.util.untrusted_files import (
+    links_and_devices,
+    read_bytes,
+    read_json,
+    read_plain_values,
+    read_plain_yaml,
+)
 
 BILLION = "a: &a [x, x]\n" + "".join(
     f"{this}: &{this} [*{last}, *{last}]\n" for last, this in zip("abcdefgh", "bcdefghi")
@@ -42,6 +49,18 @@ def test_json_is_one_mapping(tmp_path, text):
     (tmp_path / "status.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ValueError, match=r"\w"):
         read_json(tmp_path / "status.json")
+
+
+def test_the_time_of_a_file_grows_with_its_size(tmp_path):
+    """Seconds of processor time; looking for each key among all others took 40."""
+    path = tmp_path / "claim.yaml"
+    path.write_text("{" + ", ".join(f"k{number}: 1" for number in range(40_000)) + "}")
+    started = time.process_time()
+    assert len(read_plain_values(path)) == 40_000
+    assert time.process_time() - started < 10
+    path.write_text("a: {b: 1, c: 2, b: 3}")
+    with pytest.raises(ValueError, match="it has the key b twice"):
+        read_plain_values(path)
 
 
 def test_pipes_devices_and_huge_files_are_not_read(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 from fedpriv.claims import schema as s
 from fedpriv.claims.reading import UNKNOWN
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import read_bytes
+from fedpriv.util.untrusted_files import read_bytes, require_no_link
 
 LARGEST_SOURCE = 2**21
 """Bytes of one source file."""
@@ -100,6 +100,7 @@ def product(*factors: object) -> float | None:
 def parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     """What a file's text is parsed to. Raises DataError, in one line, if it cannot be."""
     try:
+        require_no_link(path)
         return parse(read_bytes(path, LARGEST_SOURCE).decode())
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         reason = " ".join(str(error).split())

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.errors import DataError
+from fedpriv.util.untrusted_files import opened
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_BYTES = 2**33
 """Size limit of a table's file, and of what a Parquet file unpacks to."""
-NUMBER_BYTES = 8
+CELL_BYTES = 64
+"""What a cell takes in memory at most, where its column holds objects."""
 EXACT = 2**53
 """Floating point holds each whole number below this size."""
 
@@ -37,21 +39,26 @@ class Written:
 
 
 def read_parquet(path: Path, most: int = MOST_BYTES) -> Written:
-    """The texts of a Parquet file. Raises DataError for one that cannot be read, or that unpacks to
-    more than `most` bytes."""
+    """The texts of a Parquet file. Raises DataError for one that cannot be read, that unpacks to
+    more than `most` bytes, or that has lists or structures in its cells."""
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'fedpriv[parquet]'") from error
     try:
-        about = parquet.ParquetFile(path).metadata
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        unpacked = sum(group.total_byte_size for group in groups)
-        size = max(unpacked, about.num_rows * about.num_columns * NUMBER_BYTES)
-        if size > most:
-            raise ValueError(f"it unpacks to {size} bytes; at most {most} are read")
-        texts = [about.schema.column(place).path for place in range(about.num_columns)]
-        table = parquet.read_table(path, read_dictionary=texts)
+        with opened(path, MOST_BYTES) as file:
+            about = parquet.ParquetFile(file).metadata
+            groups = [about.row_group(number) for number in range(about.num_row_groups)]
+            unpacked = sum(group.total_byte_size for group in groups)
+            size = max(unpacked, about.num_rows * about.num_columns * CELL_BYTES)
+            if size > most:
+                raise ValueError(f"it unpacks to {size} bytes; at most {most} are read")
+            columns = [about.schema.column(place) for place in range(about.num_columns)]
+            if nested := next((one.path for one in columns if one.path != one.name), None):
+                raise ValueError(
+                    f"column {nested:.60} has lists or structures, not one value a row"
+                )
+            table = parquet.read_table(file, read_dictionary=[one.path for one in columns])
         return written(table.to_pandas(integer_object_nulls=True))
     except Exception as error:  # pyarrow's errors have no common base
         reason = " ".join(str(error).split())

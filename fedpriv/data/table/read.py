@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
 from fedpriv.data.table.settings import TableSettings
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.plain_numbers import plain_number
-from fedpriv.util.untrusted_files import require_regular
+from fedpriv.util.untrusted_files import opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,15 +146,18 @@ def _written(path: Path | None, form: TableSettings) -> Written:
                 "data.path=null: the path of a table, or fedpriv.run(..., frame=...)"
             )
         return written(frame)
-    require_regular(path, MOST_BYTES)
     noted(path)
-    return read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, form)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return read_parquet(path)
+    with opened(path, MOST_BYTES) as file:
+        return _csv(file, form)
 
 
-def _csv(path: Path, form: TableSettings) -> Written:
+def _csv(raw: BinaryIO, form: TableSettings) -> Written:
     """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
     utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
-    with open(path, encoding="utf-8-sig" if utf8 else form.encoding, newline="") as file:
+    encoding = "utf-8-sig" if utf8 else form.encoding
+    with io.TextIOWrapper(raw, encoding=encoding, newline="") as file:
         unquoted = re.sub(r'"[^"]*"', "", file.readline())
         separator = form.separator or max(SEPARATORS, key=unquoted.count)
         file.seek(0)

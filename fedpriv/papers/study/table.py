@@ -32,6 +32,7 @@ import pandas as pd
 from fedpriv.papers.study.methods import HU, KATO, LOWY, NOTHING, RECORD, USER
 from fedpriv.reports.compare import holm, paired_test
 from fedpriv.reports.summary import standard_deviation
+from fedpriv.util.untrusted_files import TABLE_BYTES, opened
 
 REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
 """The method that the others are compared with, named before any run: Uldp-FL's final method, and
@@ -74,7 +75,8 @@ def write(table: pd.DataFrame, path: Path) -> None:
 
 def read(path: Path) -> pd.DataFrame:
     """Read a file that `write` has written."""
-    table = pd.read_csv(path, dtype=dict.fromkeys(BY_SEED, str), float_precision="round_trip")
+    with opened(path, TABLE_BYTES) as file:
+        table = pd.read_csv(file, dtype=dict.fromkeys(BY_SEED, str), float_precision="round_trip")
     for column, kind in BY_SEED.items():
         table[column] = [tuple(map(kind, text.split())) for text in table[column]]
     return table_of(table.to_dict("records"))

@@ -19,8 +19,9 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import FedprivError
+from fedpriv.util import untrusted_files
 from fedpriv.util.plain_numbers import plain_number
-from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values, require_regular
+from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values
 
 TABLE_BYTES = 2**28
 """Size limit of a table."""
@@ -85,9 +86,7 @@ def read_rows(path: Path) -> list[Row]:
 def file_digest(path: Path) -> str:
     """SHA-256 of a regular file, hexadecimal. Raises FedprivError if it cannot be read."""
     with readable(path):
-        require_regular(path, MODEL_BYTES)
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return untrusted_files.file_digest(path, MODEL_BYTES)
 
 
 def digest_of(value: Any) -> str:
