@@ -18,6 +18,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
+    from fedpriv.data.table.encoding import Encoding
     from fedpriv.util.streams import Streams
 
 
@@ -58,11 +59,13 @@ class Corpus:
     test: central test records.
     notes: what the person who runs it should know of how the records were read, a line each. It
         may contain private numbers.
+    encoding: of a table: how its rows became features, and how new rows do.
     """
 
     train: Records
     test: Records
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    encoding: Encoding | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

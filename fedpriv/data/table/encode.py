@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpriv.data.table.read import Cells
 from fedpriv.data.table.schema import CLASSIFICATION, REGRESSION, Category, Number, Schema
-from fedpriv.data.table.settings import FILL, REFUSE, TableSettings
+from fedpriv.data.table.settings import FILL, REFUSE, ReadingRules, TableSettings
 
 EVENTS = ("0", "1", "false", "true", "0.0", "1.0")
 """Texts of an event column: no and yes in turn."""
@@ -18,7 +18,7 @@ EVENTS = ("0", "1", "false", "true", "0.0", "1.0")
 class Encoded:
     """The records of a table, in the order of the file.
 
-    x: (n, d) float32; NaN where an unscaled number is missing.
+    x: (n, d) float32, not scaled yet; NaN where an unscaled number is missing.
     y: (n,) or (n, 2), as `Records.y`; any value where the row is no record.
     kept: (n,) bool: rows that are records.
     notes: what was left out, filled or cut, with the number of rows.
@@ -42,6 +42,15 @@ def encode(cells: Cells, schema: Schema, table: TableSettings) -> Encoded:
         if column is not None:
             kept &= _there(cells, column, table.incomplete, "data.incomplete=drop", notes)
     y = _labels(cells, schema, table, notes)
+    x, whole = features_of(cells, schema, table, notes)
+    return Encoded(x, y, kept & whole, tuple(notes))
+
+
+def features_of(
+    cells: Cells, schema: Schema, table: ReadingRules, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Encoded.x`, and which rows have all that the rules ask for, (n,) bool."""
+    kept = np.ones(len(cells.frame), dtype=bool)
     columns = []
     for feature in schema.features:
         if isinstance(feature, Number):
@@ -51,7 +60,7 @@ def encode(cells: Cells, schema: Schema, table: TableSettings) -> Encoded:
         columns.append(values.astype(np.float32))
         ways = "data.missing=fill fills it, data.missing=drop"
         kept &= _there(cells, feature.name, table.missing, ways, notes)
-    return Encoded(np.hstack(columns), y, kept, tuple(notes))
+    return np.hstack(columns), kept
 
 
 def _there(cells: Cells, column: str, rule: str, ways: str, notes: list[str]) -> np.ndarray:
@@ -60,14 +69,15 @@ def _there(cells: Cells, column: str, rule: str, ways: str, notes: list[str]) ->
     if not missing.any():
         return ~missing
     if rule == REFUSE:
-        raise cells.error(column, missing, f"a missing value; {ways} leaves the row out")
+        cells.refuse_rows(column, missing, "a missing value", f"{ways} leaves the row out")
+        return ~missing
     done = "filled" if rule == FILL else "left out"
     notes.append(f"{int(missing.sum())} rows without {column} are {done}")
     return ~missing | (rule == FILL)
 
 
 def _within(
-    cells: Cells, column: str, bounds: tuple[float, float], table: TableSettings, notes: list[str]
+    cells: Cells, column: str, bounds: tuple[float, float], table: ReadingRules, notes: list[str]
 ) -> np.ndarray:
     """A column of numbers (n,), refused or cut where they are out of bounds."""
     values = cells.numbers(column)
@@ -75,9 +85,10 @@ def _within(
     beyond = (values < low) | (values > high)
     if beyond.any():
         if table.outside == REFUSE:
-            allowed = f"outside {low:g} to {high:g}; data.outside=accept cuts it"
-            raise cells.error(column, beyond, allowed)
-        notes.append(f"column {column}: {int(beyond.sum())} values are cut to the range")
+            allowed = f"outside {low:g} to {high:g}"
+            cells.refuse_rows(column, beyond, allowed, "data.outside=accept cuts it")
+        else:
+            notes.append(f"column {column}: {int(beyond.sum())} values are cut to the range")
     return np.asarray(np.clip(values, low, high))
 
 
@@ -87,7 +98,7 @@ def _to_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     return np.asarray((values - low) / (high - low) * 2 - 1)
 
 
-def _number(cells: Cells, feature: Number, table: TableSettings, notes: list[str]) -> np.ndarray:
+def _number(cells: Cells, feature: Number, table: ReadingRules, notes: list[str]) -> np.ndarray:
     """(n, 1): a missing number is 0, the middle of the range, or NaN where there is no range."""
     if feature.range is None:
         return cells.numbers(feature.name)[:, None]
@@ -95,9 +106,7 @@ def _number(cells: Cells, feature: Number, table: TableSettings, notes: list[str
     return np.where(np.isnan(values), 0.0, _to_unit(values, feature.range))[:, None]
 
 
-def _category(
-    cells: Cells, feature: Category, table: TableSettings, notes: list[str]
-) -> np.ndarray:
+def _category(cells: Cells, feature: Category, table: ReadingRules, notes: list[str]) -> np.ndarray:
     """(n, k): a 0/1 feature for each category."""
     places = cells.places(feature.name, feature.values)
     unknown = places == -2
@@ -105,8 +114,9 @@ def _category(
         if table.outside == REFUSE:
             allowed = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
             remedy = "data.outside=accept makes it no category"
-            raise cells.error(feature.name, unknown, f"{allowed}; {remedy}")
-        notes.append(f"column {feature.name}: {int(unknown.sum())} values are in no category")
+            cells.refuse_rows(feature.name, unknown, allowed, remedy)
+        else:
+            notes.append(f"column {feature.name}: {int(unknown.sum())} values are in no category")
     return np.asarray(places[:, None] == np.arange(len(feature.values)))
 
 

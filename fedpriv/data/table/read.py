@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ import numpy as np
 
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
-from fedpriv.data.table.settings import TableSettings
+from fedpriv.data.table.settings import ReadingRules
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.untrusted_files import opened
@@ -61,10 +61,17 @@ class Cells:
     frame: a column for each name. A column is of numbers (float64, missing ones NaN), or
         categorical with stripped texts, missing ones without a category. The index has the lines
         of the file.
+    decimal: sign before the decimals of a text.
+    refused: why a row is refused, by its place, where rows are judged one by one; None: the first
+        refused cell ends the reading.
+    unread: columns of the file that are not in `frame`.
     """
 
     name: str
     frame: pd.DataFrame
+    decimal: str = "."
+    refused: dict[int, str] | None = None
+    unread: tuple[str, ...] = ()
 
     def error(self, column: str, wrong: np.ndarray, what: str) -> DataError:
         """The error for the first row of `wrong` (n,) bool, with line and value of the column."""
@@ -76,21 +83,38 @@ class Cells:
             f"{self.name}: line {self.frame.index[row]}, column {column}: {shown}{what}{more}"
         )
 
+    def refuse_rows(self, column: str, wrong: np.ndarray, what: str, remedy: str = "") -> None:
+        """Refuse the rows of `wrong` (n,) bool.
+
+        remedy: what the settings of a run can do about it.
+
+        Raises DataError unless rows are judged one by one.
+        """
+        if not wrong.any():
+            return
+        if self.refused is None:
+            raise self.error(column, wrong, f"{what}; {remedy}" if remedy else what)
+        for row in np.flatnonzero(wrong):
+            value = self.frame[column].iloc[row]
+            shown = "" if value != value else f"{value!s:.40}: "
+            self.refused.setdefault(int(row), f"column {column}: {shown}{what}")
+
     def refuse(self, column: str, wrong: Callable[[str], bool], what: str) -> None:
-        """Raise DataError for the first row of a column of texts whose text is wrong."""
+        """Refuse the rows of a column of texts whose text is wrong, as `refuse_rows`."""
         values = self.frame[column].cat
         odd = [place for place, text in enumerate(values.categories) if wrong(text)]
         if odd:
-            raise self.error(column, np.isin(values.codes, odd), what)
+            self.refuse_rows(column, np.isin(values.codes, odd), what)
 
     def numbers(self, column: str) -> np.ndarray:
-        """A column as numbers, (n,) float64, NaN where one is missing. Raises DataError for a text
-        that is no number."""
+        """A column as numbers, (n,) float64, NaN where one is missing. Refuses a text that is no
+        number."""
         values = self.frame[column]
-        if values.dtype != np.float64:
-            self.refuse(column, lambda text: np.isnan(number_of(text)), "a number is expected")
-            values = values.astype(np.float64)
-        return np.asarray(values.to_numpy())
+        if values.dtype == np.float64:
+            return np.asarray(values.to_numpy())
+        texts = {text: number_of(text.replace(self.decimal, ".")) for text in values.cat.categories}
+        self.refuse(column, lambda text: np.isnan(texts[text]), "a number is expected")
+        return np.array([*texts.values(), np.nan])[values.cat.codes.to_numpy()]
 
     def places(self, column: str, known: Sequence[str]) -> np.ndarray:
         """Place of each row's text among those known, (n,); -1 where it is missing, -2 where it is
@@ -105,12 +129,20 @@ def places_of(texts: Iterable[str], codes: Any, known: Sequence[str]) -> np.ndar
     return np.asarray(found[np.asarray(codes)])
 
 
-def read_cells(path: Path | None, form: TableSettings, texts: Iterable[str]) -> Cells:
+def read_cells(
+    path: Path | None,
+    form: ReadingRules,
+    texts: Iterable[str],
+    *,
+    columns: Collection[str] | None = None,
+) -> Cells:
     """The cells of a CSV file, of a Parquet file (its name ends with .parquet), or of the given
     data frame if there is no path.
 
     form: how the cells are written: separator, decimal, encoding and missing marks.
     texts: columns that stay texts even if all of their cells are numbers.
+    columns: of new rows, which are judged one by one; None: all columns, and the first cell that
+        is refused ends the reading.
 
     Raises DataError with one line.
     """
@@ -129,16 +161,20 @@ def read_cells(path: Path | None, form: TableSettings, texts: Iterable[str]) -> 
     import pandas as pd
 
     kept = frozenset(texts)
-    columns = {
-        name: _values(codes, column, form, keep=name in kept)
-        for name, (codes, column) in zip(names, found.columns)
+    read = {
+        column: _values(codes, values, form, keep=column in kept)
+        for column, (codes, values) in zip(names, found.columns)
+        if columns is None or column in columns
     }
-    cells = Cells(name, pd.DataFrame(columns, index=found.lines))
+    refused = None if columns is None else dict[int, str]()
+    unread = tuple(column for column in names if column not in read)
+    frame = pd.DataFrame(read, index=found.lines)
+    cells = Cells(name, frame, form.decimal, refused, unread)
     _refuse_odd_cells(cells)
     return cells
 
 
-def _written(path: Path | None, form: TableSettings) -> Written:
+def _written(path: Path | None, form: ReadingRules) -> Written:
     if path is None:
         frame = _given.get()
         if frame is None:
@@ -153,7 +189,7 @@ def _written(path: Path | None, form: TableSettings) -> Written:
         return _csv(file, form)
 
 
-def _csv(raw: BinaryIO, form: TableSettings) -> Written:
+def _csv(raw: BinaryIO, form: ReadingRules) -> Written:
     """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
     utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
     encoding = "utf-8-sig" if utf8 else form.encoding
@@ -217,7 +253,7 @@ def number_of(text: str) -> float:
         return np.nan
 
 
-def _values(codes: np.ndarray, texts: list[str], form: TableSettings, *, keep: bool) -> Any:
+def _values(codes: np.ndarray, texts: list[str], form: ReadingRules, *, keep: bool) -> Any:
     """A column as numbers (float64), or as stripped texts (categorical).
 
     keep: leave numbers as texts.
@@ -242,7 +278,7 @@ def _values(codes: np.ndarray, texts: list[str], form: TableSettings, *, keep: b
 
 
 def _refuse_odd_cells(cells: Cells) -> None:
-    """Raise DataError for no rows, for infinite and huge numbers, and for texts that are no
+    """Raise DataError for no rows. Refuse infinite and huge numbers, and texts that are no
     printable line."""
     if not len(cells.frame):
         raise DataError(f"{cells.name}: no records, only names of columns")
@@ -250,8 +286,7 @@ def _refuse_odd_cells(cells: Cells) -> None:
         column = cells.frame[name]
         if column.dtype == np.float64:
             wrong = np.abs(column.to_numpy()) > LARGEST
-            if wrong.any():
-                raise cells.error(name, wrong, f"not a number up to {LARGEST:g} in size")
+            cells.refuse_rows(name, wrong, f"not a number up to {LARGEST:g} in size")
         else:
             cells.refuse(
                 name,

@@ -150,6 +150,13 @@ NOTE_ON_A_DRAFT = """\
 
 def write_schema(schema: Schema) -> str:
     """The text of a schema file."""
+    head = NOTE + NOTE_ON_A_DRAFT if schema.read_off else NOTE
+    tree = schema_tree(schema)
+    return head + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def schema_tree(schema: Schema) -> dict[str, Any]:
+    """A schema as plain values."""
     label = schema.label
     silo = {"column": schema.silo, "names": list(schema.silos)}
     about_label = {
@@ -159,7 +166,7 @@ def write_schema(schema: Schema) -> str:
         "range": _listed(label.range),
         "time": label.time,
     }
-    tree = {
+    return {
         "schema": VERSION,
         "public": schema.public,
         **({"read_off_records": list(schema.read_off)} if schema.read_off else {}),
@@ -176,8 +183,6 @@ def write_schema(schema: Schema) -> str:
         },
         "unused": list(schema.unused),
     }
-    head = NOTE + NOTE_ON_A_DRAFT if schema.read_off else NOTE
-    return head + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
@@ -196,13 +201,14 @@ def read_schema(path: Path, digest: str | None = None) -> Schema:
                 raise ValueError(
                     f"its SHA-256 is {found}; data.schema_digest={digest:.80} allows no other file"
                 )
-        return _parsed(read_plain_values(path))
+        return parse_schema(read_plain_values(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{path}: not a readable schema: {reason}") from error
 
 
-def _parsed(tree: Any) -> Schema:
+def parse_schema(tree: Any) -> Schema:
+    """The schema of `schema_tree`. Raises ValueError with the key."""
     top = _mapping(
         tree,
         "the file",

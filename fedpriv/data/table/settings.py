@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from fedpriv.data.base import DataSet
 from fedpriv.data.table.schema import PROBLEMS, SURVIVAL
@@ -20,9 +20,53 @@ IN_THE_SCHEMA = ("label", "time", "user", "silo", "problem", "drop", "categories
 """Keys that a schema file replaces."""
 
 
+def _require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None:
+    """Raise ConfigError for the first setting with another value than those allowed."""
+    for name, values in allowed.items():
+        shown = ", ".join("null" if one is None else one for one in values)
+        require(getattr(settings, name) in values, f"data.{name}", getattr(settings, name), shown)
+
+
 @dataclass(frozen=True)
-class TableSettings(DataSet):
-    """Records of a table with a column for the label, for the user and for the silo.
+class ReadingRules:
+    """How cells are written, and what happens to features that do not fit.
+
+    missing: missing features: refuse, fill or drop (the row).
+    outside: values outside public lists and ranges: refuse, or accept (in no category; cut to the
+        range).
+    missing_marks: texts that stand for a missing value, beside an empty cell.
+    separator: sign between two cells; None: comma, semicolon, tab or bar, as in the first line.
+    decimal: sign before decimals.
+    encoding: of a CSV file.
+    """
+
+    missing: str = REFUSE
+    outside: str = REFUSE
+    missing_marks: list[str] = field(default_factory=lambda: list(MISSING_MARKS))
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        _require_one_of(
+            self,
+            missing=(REFUSE, FILL, DROP),
+            outside=(REFUSE, ACCEPT),
+            decimal=(".", ","),
+        )
+        single = self.separator is None or (len(self.separator) == 1 and self.separator != '"')
+        require(single, "data.separator", self.separator, "one sign, or null")
+
+    @property
+    def rules(self) -> ReadingRules:
+        """These alone."""
+        return ReadingRules(**{one.name: getattr(self, one.name) for one in fields(ReadingRules)})
+
+
+@dataclass(frozen=True)
+class TableSettings(DataSet, ReadingRules):
+    """Records of a table with a column for the label, for the user and for the silo. Further keys
+    are those of `ReadingRules`.
 
     root: folder that relative paths start from; None: the current folder.
     path: the table, CSV or Parquet (.parquet); None: the data frame of `fedpriv.run(frame=...)`.
@@ -39,18 +83,11 @@ class TableSettings(DataSet):
     metric: main metric of classification, balanced_accuracy or accuracy.
     drop: columns that are left out.
     categories: columns of categories although they contain numbers, or many different texts.
-    missing: missing features: refuse, fill or drop (the row).
     incomplete: rows without label, user or silo: refuse or drop.
-    outside: values outside public lists and ranges: refuse, or accept (in no category; cut to the
-        range).
-    missing_marks: texts that stand for a missing value, beside an empty cell.
     test: a table of test records with the same columns; None: users are split.
     test_share: share of the users in the test part, by a coin of each.
     split: user (nobody is on both sides) or record (every record has its own coin; a test table may
         contain users who train).
-    separator: sign between two cells; None: comma, semicolon, tab or bar, as in the first line.
-    decimal: sign before decimals.
-    encoding: of a CSV file.
     """
 
     path: str | None = None
@@ -67,33 +104,22 @@ class TableSettings(DataSet):
     metric: str = "balanced_accuracy"
     drop: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
-    missing: str = REFUSE
     incomplete: str = REFUSE
-    outside: str = REFUSE
-    missing_marks: list[str] = field(default_factory=lambda: list(MISSING_MARKS))
     test: str | None = None
     test_share: float = 0.2
     split: str = USER
-    separator: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("user_scope", SCOPES),
-            ("similar_ids", SIMILAR),
-            ("problem", (None, *PROBLEMS)),
-            ("metric", ("balanced_accuracy", "accuracy")),
-            ("missing", (REFUSE, FILL, DROP)),
-            ("incomplete", (REFUSE, DROP)),
-            ("outside", (REFUSE, ACCEPT)),
-            ("split", SPLITS),
-            ("decimal", (".", ",")),
-        ):
-            shown = ", ".join("null" if one is None else one for one in allowed)
-            require(getattr(self, name) in allowed, f"data.{name}", getattr(self, name), shown)
-        single = self.separator is None or (len(self.separator) == 1 and self.separator != '"')
-        require(single, "data.separator", self.separator, "one sign, or null")
+        super().__post_init__()
+        _require_one_of(
+            self,
+            user_scope=SCOPES,
+            similar_ids=SIMILAR,
+            problem=(None, *PROBLEMS),
+            metric=("balanced_accuracy", "accuracy"),
+            incomplete=(REFUSE, DROP),
+            split=SPLITS,
+        )
         inside = 0 < self.test_share < 1
         require(inside, "data.test_share", self.test_share, "a share between 0 and 1")
         if self.schema is None:

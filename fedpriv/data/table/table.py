@@ -14,6 +14,7 @@ from fedpriv.data.files import noted
 from fedpriv.data.stability import DistanceBound, Stage, unbounded
 from fedpriv.data.table import describe
 from fedpriv.data.table.encode import Encoded, encode
+from fedpriv.data.table.encoding import Encoding
 from fedpriv.data.table.infer import infer, require_roles
 from fedpriv.data.table.owners import Owners, owners_of, row_keys, same_form, shared_keys
 from fedpriv.data.table.read import Cells, read_cells
@@ -22,7 +23,6 @@ from fedpriv.data.table.schema import (
     REGRESSION,
     SURVIVAL,
     Category,
-    Number,
     Schema,
     read_schema,
 )
@@ -161,17 +161,17 @@ class Table(TableSettings):
                 raise DataError(
                     f"{cells.name}: no {name} record; change seed or data.test_share, or add users"
                 )
-        inputs = _scaled(schema, [part.x[rows] for part, _, rows in parts])
+        encoding = Encoding.fitted(schema, self.rules, parts[0][0].x[parts[0][2]])
         train, test = (
             Records(
-                x,
+                encoding.scaled(part.x[rows]),
                 part.y[rows],
                 None if own.silo is None else own.silo[rows],
                 own.user[rows],
                 n_users=schema.n_users,
                 user_names=self._names(own),
             )
-            for x, (part, own, rows) in zip(inputs, parts)
+            for part, own, rows in parts
         )
         if self.split == USER or self.test is not None:
             # strangers, or numbered by another table
@@ -179,7 +179,7 @@ class Table(TableSettings):
         notes += describe.counts(schema, train, test, len(cells.frame))
         if repeated := int(cells.frame.duplicated().sum()):
             notes.append(f"{repeated} rows repeat an earlier row in every cell")
-        return Corpus(train, test, notes=tuple(notes))
+        return Corpus(train, test, notes=tuple(notes), encoding=encoding)
 
     def records(self, path: str | None) -> tuple[Cells, Encoded, Owners]:
         """Cells, features with labels, and owners of one table. Raises DataError."""
@@ -254,22 +254,3 @@ class Table(TableSettings):
 
 
 _last: dict[tuple[object, ...], Cells] = {}
-
-
-def _scaled(schema: Schema, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Features of training and test records. Columns without a public range lose the training mean
-    and are divided by the training deviation; there, missing values become 0."""
-    place = 0
-    for feature in schema.features:
-        if isinstance(feature, Number) and feature.range is None:
-            training = parts[0][:, place].astype(np.float64)
-            known = training[~np.isnan(training)]
-            mean = known.mean() if len(known) else 0.0
-            deviation = known.std() if len(known) else 0.0
-            if deviation <= 1e-12 * abs(mean):
-                deviation = 1.0
-            for part in parts:
-                values = (part[:, place].astype(np.float64) - mean) / deviation
-                part[:, place] = np.where(np.isnan(values), 0.0, values)
-        place += feature.width
-    return parts
