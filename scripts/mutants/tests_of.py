@@ -30,8 +30,7 @@ FURTHER = (
     ),
     (
         "fedpriv/mechanisms/huang.py",
-        "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py "
-        "algorithms/test_dp_erm_privacy.py",
+        "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py",
     ),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
     (
@@ -48,7 +47,7 @@ FURTHER = (
         "accountants/test_renyi.py "
         "accountants/test_rdp.py accountants/test_split_users.py "
         "accountants/test_group_privacy.py accountants/test_pld.py accountants/test_zcdp.py "
-        "algorithms/test_cdp_fedavg.py algorithms/test_dp_erm_privacy.py",
+        "algorithms/test_cdp_fedavg.py algorithms/test_dp_erm.py",
     ),
     ("fedpriv/encoding/slot*", "encoding aggregation/private_weighting/test_weighted_product.py"),
     ("fedpriv/encoding/*", "encoding mechanisms/test_grid_noise.py"),
@@ -94,7 +93,7 @@ FURTHER = (
     ),
     (
         "fedpriv/certificates/*",
-        "certificates/test_derive.py algorithms/test_dp_erm_privacy.py "
+        "certificates/test_derive.py algorithms/test_dp_erm.py "
         "algorithms/test_cdp_fedavg.py algorithms/test_noisy_gradients.py "
         "algorithms/test_uldp_group.py",
     ),

@@ -3,15 +3,33 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from erm_world import ALGO, FEATURES, flipped, kept, prepared, rounds_of, silos_of
-from plans import block_of, make_plan
+from erm_world import (
+    ALGO,
+    CONVEX,
+    FEATURES,
+    PAPER,
+    SECURE,
+    flipped,
+    kept,
+    prepared,
+    rounds_of,
+    silos_of,
+)
+from plans import block_of, make_plan, only_query
+from scipy.stats import norm
 
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import Pld, gaussian_epsilon
+from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
+from fedpriv.models.linear import Linear
+from fedpriv.models.tasks import ConvexLoss
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
@@ -168,3 +186,190 @@ def test_what_cannot_work_is_refused(calibration, mechanism, drawn, message):
     federation = Federation(3, 3, 10, (10, 20, 40), records_per_draw=drawn)
     with pytest.raises(ConfigError, match=message):
         make_plan(replace(ALGO, calibration=calibration), mechanism, federation=federation)
+
+
+# -- what DP-ERM is certified for, and where the paper's claim fails -------------------------------
+
+
+SUM, LOCAL = "hides the sum", "only the silo's own noise"
+
+
+def fifty_each(silos, algo, aggregation, loss=CONVEX):
+    """Silos of 50 records under a noise multiplier of 7."""
+    federation = Federation(silos, silos, 10, (50,) * silos, loss=loss)
+    return make_plan(algo, Gaussian(2.0, 7.0), aggregation, federation=federation)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "silos", "everybody", "steps", "observer", "bound"),
+    [
+        (SECURE, 20, True, 1, "released model", (SUM, 2, 12)),
+        (SECURE, 20, True, 1, "server", (SUM, 2, 12)),
+        (SECURE, 20, True, 1, "silo", (SUM, 2, 11)),
+        (SECURE, 20, True, 5, "server", (SUM, 10, 12)),
+        (
+            SECURE,
+            20,
+            True,
+            14,
+            "server",
+            (LOCAL, 2 * 14**0.5, 1),
+        ),  # fourteen steps' own noise beats twelve last steps'
+        (SECURE, 20, False, 1, "server", (LOCAL, 2, 1)),
+        (SECURE, 20, False, 1, "released model", (LOCAL, 2, 1)),
+        (Masked(), 20, False, 5, "server", (SUM, 10, 20)),  # everybody is in every sum
+        (Plain(), 20, False, 5, "released model", (SUM, 10, 20)),
+        (Plain(), 20, False, 5, "server", (LOCAL, 2 * 5**0.5, 1)),
+        (Plain(), 20, True, 1, "server", (LOCAL, 2, 1)),
+        (Masked(), 2, False, 1, "silo", (LOCAL, 2, 1)),
+    ],
+)
+def test_what_is_certified_of_a_round(aggregation, silos, everybody, steps, observer, bound):
+    """By how much a record moves what is released, in noise units of one step, under how many
+    silos' noise."""
+    algo = replace(ALGO, local_steps=steps, broadcast_all=everybody)
+    events = only_query(algo, fifty_each(silos, algo, aggregation)).events
+    [event] = [e for e in events if e.observer == observer and e.scope == "silo0"]
+    why, moved, hidden = bound
+    assert event.certified.noise_multiplier == pytest.approx(
+        7.0 * math.sqrt(hidden) / moved, rel=1e-5
+    )
+    assert event.certified.noise_multiplier <= 7.0 * math.sqrt(hidden) / moved
+    assert any(why in text for text in event.assumptions)
+    assert (event.unit, event.adjacency) == ("record", "replace")
+
+
+@pytest.mark.parametrize(
+    ("loss", "smoothness", "why"),
+    [
+        (None, 1.1, "not known to be convex"),
+        (CONVEX, 0.1, "steps are too long"),
+        (ConvexLoss(0.5, Linear()), 1.1, "no public bound"),
+    ],
+)
+def test_several_steps_need_a_convex_smooth_loss_for_the_sum_bound(loss, smoothness, why):
+    for steps in (1, 3):
+        algo = replace(ALGO, local_steps=steps, broadcast_all=True, smoothness=smoothness)
+        event = only_query(algo, fifty_each(20, algo, SECURE, loss)).events[0]
+        assert any(why in text for text in event.assumptions) == (steps > 1)
+        assert event.certified.noise_multiplier == pytest.approx(
+            7 / 2 * (12**0.5 if steps == 1 else 3**-0.5), rel=1e-5
+        )
+
+
+def test_later_rounds_cost_the_same_and_rounding_costs_a_little():
+    algo = replace(ALGO, local_steps=2, broadcast_all=True)
+    plan = fifty_each(20, algo, SECURE)
+    queries = [only_query(algo, plan, round) for round in (1, 20, 2000)]
+    assert queries[0].events == queries[1].events
+    first, beyond = (query.events[0].certified.noise_multiplier for query in queries[1:])
+    assert beyond < first < 7 * 12**0.5 / 4  # shorter steps shrink the noise, not the grid
+
+
+def server_epsilons(algo, federation, aggregation):
+    plan = make_plan(
+        algo, Gaussian(algo.clip, algo.noise_multiplier), aggregation, federation=federation
+    )
+    ledger = Ledger(Pld(algo.delta))
+    events = only_query(algo, plan).events
+    ledger.record((event for event in events if event.observer == "server"), algo.rounds)
+    [row] = ledger.rows(1)
+    return row.claimed, row.certified, plan.mechanism
+
+
+@pytest.mark.parametrize(
+    ("calibration", "everybody", "sigma", "epsilon"),
+    [
+        ("paper", True, 9.597052e-4, 49.05),
+        ("paper", False, 9.597052e-4, 305.1),
+        ("certified", False, 0.0980110, None),
+    ],
+)
+def test_published_noise(calibration, everybody, sigma, epsilon):
+    """G = 1, T = 100, m = 100, n = 1000, (1, 1e-5): equation (2), and what 100 Gaussian steps need
+    under zCDP."""
+    algo = replace(ALGO, clip=1.0, calibration=calibration, broadcast_all=everybody, rounds=100)
+    federation = Federation(100, 100, 10, (1000,) * 100)
+    claimed, certified, mechanism = server_epsilons(algo, federation, PAPER)
+    assert mechanism.share_deviation(1, 1 / 1000) == pytest.approx(sigma, rel=2e-6)
+    if epsilon:
+        assert claimed == pytest.approx(1.0, rel=1e-9)
+        assert certified == pytest.approx(epsilon, rel=1e-4)
+    else:
+        assert certified < 1.0
+        rho = 100 * (2 / mechanism.noise_multiplier) ** 2 / 2
+        assert rho + 2 * math.sqrt(rho * math.log(1e5)) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_the_claim_would_hold_for_one_vector_of_noise_on_everybodys_mean():
+    """HZ-2: m = 100, n = 1000, T = 100; the mean of all gradients moves by 2 G / (m n)."""
+    sigma, gap = 9.597052e-4, 2 / (100 * 1000)
+    assert gaussian_epsilon(10 * gap / sigma, 1e-5) == pytest.approx(0.7589, abs=1e-4)
+
+
+def test_silos_of_different_sizes():
+    """Certified noise falls with a silo's own size, and all cost the same; the paper's is that of
+    the smallest for all."""
+    federation = Federation(3, 3, 10, (10, 20, 40), loss=CONVEX)
+    for calibration, factors in (("certified", (1, 1, 1)), ("paper", (1, 2, 4))):
+        algo = replace(ALGO, calibration=calibration)
+        plan = make_plan(algo, Gaussian(2.0, 0.0), federation=federation)
+        seen = [
+            e.certified.noise_multiplier
+            for e in only_query(algo, plan).events
+            if e.observer == "server"
+        ]
+        assert seen == pytest.approx(
+            [plan.mechanism.noise_multiplier / 2 * factor for factor in factors]
+        )
+
+
+def test_larger_silos_hide_a_small_one_with_less_noise_than_its_own():
+    """sigma falls with a silo's own size. Two silos of 40 records add two hundredths to the noise
+    variance of one of 4, and not twice the whole."""
+    sizes = (4, 40, 40)
+    algo = replace(ALGO, clip=0.05, noise_multiplier=3.0)
+    federation = Federation(3, 3, 10, sizes, loss=CONVEX)
+    plan = make_plan(algo, Gaussian(0.05, 3.0), Masked(), federation=federation)
+    certified = {
+        (event.observer, event.scope): event.certified.noise_multiplier
+        for event in only_query(algo, plan).events
+    }
+    assert certified["released model", "silo0"] == pytest.approx(1.5 * 1.02**0.5)
+    assert certified["released model", "silo1"] == pytest.approx(1.5 * 102**0.5, rel=1e-6)
+    assert certified["silo", "silo0"] == pytest.approx(1.5 * 1.01**0.5)
+    silos, noise = silos_of(sizes), []
+    quiet = replace(algo, noise_multiplier=0.0)
+
+    def average(algo, silos, seed=0):
+        [(theta, _, _)] = rounds_of(prepared(algo, silos, Masked(), seed=seed), 1)
+        return theta
+
+    for seed in range(30):
+        noise += list(average(algo, silos, seed) - average(quiet, silos, seed))
+    gap = np.linalg.norm(average(quiet, [flipped(silos[0], 0), *silos[1:]]) - average(quiet, silos))
+    assert gap / np.std(noise) == pytest.approx(1 / certified["server", "silo0"], rel=0.15)
+
+
+def test_the_claim_fails_in_one_step():
+    """m = 100, E = 10, noise for (1, 1e-5) and T = 1: the averages of two federations that differ
+    in one record are 6.59 standard deviations apart, so that delta(1) = 0.998."""
+    paper = replace(ALGO, clip=0.05, calibration="paper", rounds=1)
+    silos, noise = silos_of([2] * 100), []
+
+    def average(algo, silos, seed=0):
+        [(theta, chosen, _)] = rounds_of(prepared(algo, silos, PAPER, seed=seed), 1)
+        return theta, chosen
+
+    quiet = replace(paper, calibration="given")
+    for seed in range(10):
+        noise += list(average(paper, silos, seed)[0] - average(quiet, silos, seed)[0])
+    theta, chosen = average(quiet, silos)
+    s = int(min(chosen).removeprefix("silo"))
+    gap = np.linalg.norm(
+        average(quiet, [*silos[:s], flipped(silos[s], 0), *silos[s + 1 :]])[0] - theta
+    )
+    assert gap / np.std(noise) == pytest.approx(6.59, rel=0.1)
+    assert norm.cdf(6.59 / 2 - 1 / 6.59) - math.e * norm.cdf(-6.59 / 2 - 1 / 6.59) == pytest.approx(
+        0.998, abs=5e-4
+    )

@@ -1,14 +1,24 @@
+import math
+
 import numpy as np
 import pytest
 import torch
-from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from dp_accounting import (
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    get_epsilon_gaussian,
+)
 from parties_of_generators import Protocols, run
 from plans import make_plan, only_query
 from queries import query_for
 
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
+from fedpriv.algorithms.uldp_naive import UldpNaive
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.local_job import LocalJob
@@ -119,3 +129,40 @@ def test_labels_are_the_papers():
     labels = [avg().label, avg(weighting="records").label, avg(user_rate=0.5).label]
     assert labels == ["ULDP-AVG", "ULDP-AVG-w", "ULDP-AVG-s q=0.5"]
     assert sgd(weighting="records", user_rate=0.5).label == "ULDP-SGD-ws q=0.5"
+
+
+# -- ULDP-NAIVE ------------------------------------------------------------------------------------
+
+
+def naive_events(calibration):
+    return events(UldpNaive(50, 64, 0.01, 1.0, 0.1, 5.0, calibration))
+
+
+def test_the_certificate_always_rests_on_twice_the_papers_sensitivity():
+    assert naive_events("paper")["released model"].certified == GaussianDpEvent(2.5)
+    assert naive_events("certified")["released model"].certified == GaussianDpEvent(5.0)
+    assert (
+        naive_events("paper")["released model"].claimed
+        == naive_events("certified")["released model"].claimed
+        == GaussianDpEvent(5.0)
+    )
+    assert naive_events("paper")["silo"].certified.noise_multiplier == pytest.approx(
+        2.5 * math.sqrt(0.8)
+    )
+
+
+# ALGORITHMS 9, golden row 14
+@pytest.mark.parametrize(
+    ("rounds", "rdp", "exact"), [(50, 16.513, 15.456), (100, 25.931, 24.382), (200, 41.646, 39.383)]
+)
+def test_golden_row_14(rounds, rdp, exact):
+    ledger = Ledger(RdpAndPld())
+    ledger.record(naive_events("paper").values(), rounds)
+    rows = {row.method: row for row in ledger.rows(rounds) if row.observer == "released model"}
+    assert rows["rdp"].certified == pytest.approx(rdp, abs=1e-3)
+    assert rows["pld"].certified == pytest.approx(exact, abs=1e-3)
+    assert rows["pld"].certified == pytest.approx(
+        get_epsilon_gaussian(2.5 / math.sqrt(rounds), 1e-5), abs=1e-3
+    )
+    if rounds == 100:
+        assert rows["rdp"].claimed == pytest.approx(10.7255, abs=1e-4)

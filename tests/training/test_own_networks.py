@@ -1,18 +1,22 @@
 """Networks with a forward pass of their own train with torch's numbers, mapped or not."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 from drawn_networks import REMEMBERS, traceable, untraceable
-from one_by_one import assert_same, one_by_one, silo, token_silo, trained
+from one_by_one import assert_same, mlp, one_by_one, silo, token_silo, trained
 from torch import nn
 
-from fedpriv.models.tasks import Classification
-from fedpriv.training.description import Recipe
+from fedpriv.models.regression import ExponentialSurvival, Regression
+from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
 from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.compiled.losses import compiled_loss
 from fedpriv.training.trainers.compiled.network import CompiledNetwork, compiled_network
 from fedpriv.training.vectors import flatten
 
@@ -131,3 +135,101 @@ def test_a_word_that_the_network_does_not_know_is_refused():
     data.x[3, 1] = 11
     with pytest.raises(IndexError, match="words from 0 to 11 for a network of 11"):
         trained(model, flatten(model), data, TASK, RECIPE)
+
+
+# -- gradients of the losses against autograd: closed forms, and those of C++ ----------------------
+
+
+ROWS = 6
+TIMES = torch.tensor([3.0, 1.0, 3.0, 2.0, 2.0, 0.5])  # two pairs of equal times
+EVENTS = torch.tensor([1.0, 1.0, 1.0, 0.0, 1.0, 0.0])
+SURVIVAL = torch.stack([EVENTS, TIMES], dim=-1)
+LOSSES = [
+    (Classification(), torch.tensor([0, 3, 1, 1, 2, 0]), 4),
+    (BinaryClassification(), EVENTS, 1),
+    (Regression(), TIMES, 1),
+    (ExponentialSurvival(), SURVIVAL, 1),
+    (CoxRegression(), SURVIVAL, 1),
+    (CoxRegression(), SURVIVAL * torch.tensor([0.0, 1.0]), 1),  # no event
+]
+NOT_COMPILED = "the loss of Changed is not compiled"
+compiled = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+@pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "batched"])
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_closed_form(task, y, outputs, lead, scale):
+    torch.manual_seed(0)
+    weight = torch.rand(*lead, ROWS) * (torch.arange(ROWS) < 4)
+    y = y.expand(*lead, *y.shape)
+    z = (scale * torch.randn(*lead, ROWS, outputs)).requires_grad_()
+    task.loss(z, y, weight).sum().backward()
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            got = task.gradient(z.detach().clone(), y, weight)
+            torch.testing.assert_close(got, z.grad, rtol=1e-4, atol=1e-6)
+    assert not got[..., 4:, :].any()  # padding
+
+
+@compiled
+@pytest.mark.parametrize("scale", [1.0, 64.0, 4096.0])
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_compiled_training(task, y, outputs, scale):
+    """One step of a layer whose weights are the outputs of one record each."""
+    torch.manual_seed(0)
+    model = nn.Linear(ROWS, outputs, bias=False)
+    theta = (16 * torch.randn(outputs * ROWS)).round() / 16
+    data = replace(silo([ROWS], (ROWS,), task), x=scale * torch.eye(ROWS), y=y)
+    weights = theta.double().view(outputs, ROWS).requires_grad_()
+    task.loss(scale * weights.mT, y, torch.full((ROWS,), 1 / ROWS)).backward()
+    got = trained(model, theta, data, task, Recipe(1, None, 1.0), execution=Execution("compiled"))
+    torch.testing.assert_close(
+        -got[0].double(), weights.grad.flatten(), rtol=1e-6, atol=1e-6 * scale
+    )
+
+
+@compiled
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+@pytest.mark.parametrize(("task", "y", "outputs"), LOSSES)
+def test_compiled_sums_of_clipped_gradients(task, y, outputs, scale):
+    torch.manual_seed(0)
+    model = mlp(outputs=outputs)
+    theta, x, gradients = flatten(model), scale * torch.randn(ROWS, 6), []
+    for i in range(ROWS):
+        model.zero_grad()
+        task.loss(model(x[i : i + 1]), y[i : i + 1], torch.ones(1)).backward()
+        gradients.append(torch.cat([own.grad.flatten() for own in model.parameters()]).double())
+    norms = torch.stack(gradients).norm(dim=1)
+    clip = float(norms.median())
+    compute = clipped_sum(model, compiled_network(model, (6,)), task)
+    total, found = compute(theta, x, y, {}, clip)
+    torch.testing.assert_close(found, norms, rtol=1e-5, atol=1e-7)
+    want = sum(own * min(1, clip / max(float(own.norm()), 1e-30)) for own in gradients)
+    torch.testing.assert_close(total, want, rtol=1e-4, atol=1e-5 * clip)
+    for i in range(ROWS):  # alone a record has the bits that it has in company
+        assert compute(theta, x[i : i + 1], y[i : i + 1], {}, clip)[1] == found[i]
+    with pytest.raises(ValueError, match="y has the shape"):
+        compute(theta, x, y.unsqueeze(-1), {}, clip)
+
+
+def changed(**methods):
+    """Regression with methods of its own."""
+    return type("Changed", (Regression,), methods)(unit=3.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "reason"),
+    [
+        (changed(metrics=lambda task, outputs, y: {"r2": 0.0}), 1, None),
+        (changed(loss=lambda task, *given: 2 * Regression.loss(task, *given)), 1, NOT_COMPILED),
+        (changed(gradient=lambda task, *given: Regression.gradient(task, *given)), 1, NOT_COMPILED),
+        (Regression(), 2, "the loss of Regression needs one output"),
+        (CoxRegression(), 2, "the loss of CoxRegression needs one output"),
+        (Classification(), 2, None),
+    ],
+    ids=["metrics", "loss", "gradient", "two outputs", "two scores", "classes"],
+)
+def test_a_task_is_known_by_the_methods_that_compute_its_loss(task, outputs, reason):
+    found = compiled_loss(task, outputs)
+    assert found == Unmapped(reason) if reason else not isinstance(found, Unmapped)
