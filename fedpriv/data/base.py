@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from fedpriv.models.tasks import Task
 from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
-    from fedpriv.data.table.encoding import Encoding
     from fedpriv.util.streams import Streams
 
 
@@ -59,13 +58,13 @@ class Corpus:
     test: central test records.
     notes: what the person who runs it should know of how the records were read, a line each. It
         may contain private numbers.
-    encoding: of a table: how its rows became features, and how new rows do.
+    encoding: of a table, how its rows became features (`fedpriv.data.table.encoding`); else None.
     """
 
     train: Records
     test: Records
     notes: tuple[str, ...] = field(default=(), kw_only=True)
-    encoding: Encoding | None = field(default=None, kw_only=True)
+    encoding: Any = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,8 @@ class ReadingRules:
 
 
 @dataclass(frozen=True)
-class TableSettings(DataSet, ReadingRules):
-    """Records of a table with a column for the label, for the user and for the silo. Further keys
-    are those of `ReadingRules`.
+class TableColumns(DataSet):
+    """Records of a table with a column for the label, for the user and for the silo.
 
     root: folder that relative paths start from; None: the current folder.
     path: the table, CSV or Parquet (.parquet); None: the data frame of `fedpriv.run(frame=...)`.
@@ -110,7 +109,6 @@ class TableSettings(DataSet, ReadingRules):
     split: str = USER
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         _require_one_of(
             self,
             user_scope=SCOPES,
@@ -146,3 +144,12 @@ class TableSettings(DataSet, ReadingRules):
         held = self.silo is not None or self.user_scope == TABLE
         allowed = "table, because there is no data.silo"
         require(held, "data.user_scope", self.user_scope, allowed)
+
+
+@dataclass(frozen=True)
+class TableSettings(ReadingRules, TableColumns):
+    """What the settings say about a table: `TableColumns`, then `ReadingRules`."""
+
+    def __post_init__(self) -> None:
+        ReadingRules.__post_init__(self)
+        TableColumns.__post_init__(self)
