@@ -1,16 +1,7 @@
 """The epsilon that the described releases prove, as an upper bound.
 
-A release moves by at most the bound of a contributor, times the contributors of one unit; twice
-that under replace, or if the contributor stays and only its vector changes. Sampling counts only
-for observers that do not learn who was chosen, and only where a theorem covers it:
-
-- Poisson sampling under add/remove or zero-out (mixtures of Gaussians, `fedpriv.accountants.pld`);
-- fixed-size batches under replace or zero-out (Wang, Balle, Kasiviswanathan, AISTATS 2019);
-- one sample for all releases: the amplified curve of the composition (Balle, Barthe, Gaboardi,
-  NeurIPS 2018, Theorems 8 and 11; Zhu, Dong, Wang, AISTATS 2022, Theorem 11).
-
-Elsewhere a sampled release counts as an unsampled one, since sampling never costs privacy. Whatever
-a theorem does not cover is infinite, with the field that is responsible.
+`fedpriv.claims.rules` says which proofs there are of a release. Here their charges become events of
+an accountant, and compose.
 """
 
 from __future__ import annotations
@@ -28,8 +19,13 @@ from fedpriv.accountants.group import group_event
 from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.claims import schema as s
-from fedpriv.claims.rules import View, amplifies, obstacles
+from fedpriv.claims.curves import drawn_epsilon
+from fedpriv.claims.rules import AMPLIFIED, DRAWN, EVERYTHING, View
 from fedpriv.errors import ConfigError
+
+SMALLEST_SAMPLED = 0.01
+"""Noise below which samples count as everything: the curves leave the grids, and a release costs
+thousands either way."""
 
 
 @dataclass(frozen=True)
@@ -50,58 +46,54 @@ class Certificate:
 class ReleaseCost:
     """What one release entry costs.
 
-    noise: deviation, or scale, over how far one unit moves the sum.
-    count: releases that one unit can move.
     mechanism: one of `MECHANISMS`.
-    sampling: a scheme that amplifies, under this target; None for none.
-    single: noise over how far one of the unit's contributors moves the sum.
+    charge: of the rule that is used, such as `AMPLIFIED`.
+    ratio: deviation, or scale, over how far one contributor moves the sum.
     contributors: contributors of one unit.
+    count: releases that one of them can move.
+    sampling: who takes part.
     """
 
-    noise: float
-    count: int
     mechanism: str
-    sampling: s.ReleaseSampling | None
-    single: float
+    charge: str
+    ratio: float
     contributors: int
+    count: int
+    sampling: s.ReleaseSampling
+
+    @property
+    def noise(self) -> float:
+        """Deviation, or scale, over how far the whole unit moves the sum."""
+        return self.ratio / self.contributors
+
+    @property
+    def once(self) -> bool:
+        """Whether it relies on one sample for all releases."""
+        return self.charge != EVERYTHING and self.sampling.drawn == s.ONCE
 
 
 def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
     """The smallest epsilon that is proved for `target`; its own epsilon is not looked at."""
-    reasons = list(claim.questions)
-    if not reasons:
-        reasons += _whole_claim(claim)
+    reasons = list(claim.questions) or _whole_claim(claim)
     spread = claim.spread.get(target.unit)
     if spread is None and not reasons:
         path = f"population.{target.unit}"
         reasons.append(s.Question(path, f"where the data of one {target.unit} can be"))
     if reasons or spread is None:
         return Certificate(math.inf, "", tuple(reasons))
-    scopes: dict[str, list[s.NoisyRelease]] = {}
+    views = []
     for number, release in enumerate(claim.releases):
         assert release is not None  # without open questions
         if release.sight(target.observer) == s.NOTHING:
             continue
-        found = [
-            s.Question(f"releases.{number}.{field}", text)
-            for field, text in obstacles(View(release, target))
-        ]
-        reasons += found
-        if not found:
-            scopes.setdefault(release.scope, []).append(release)
+        view = View(claim, release, target)
+        views.append(view)
+        reasons += [s.Question(f"releases.{number}.{field}", text) for field, text in view.lacks()]
     if reasons:
         return Certificate(math.inf, "", tuple(reasons))
-    # A theorem about samples may need a larger distance, so that both ways are tried.
-    ways = (
-        {
-            scope: [cost(release, target, spread, amplify=amplify) for release in releases]
-            for scope, releases in scopes.items()
-        }
-        for amplify in (True, False)
-    )
-    return min(
-        (_composed(way, spread, target.delta) for way in ways), key=lambda found: found.epsilon
-    )
+    ways = ([_cost(view, charge) for view in views] for charge in (AMPLIFIED, DRAWN, EVERYTHING))
+    found = [_composed(views, costs, spread, target.delta) for costs in ways]
+    return Certificate(*min(found))
 
 
 def _whole_claim(claim: s.PrivacyClaim) -> list[s.Question]:
@@ -113,42 +105,34 @@ def _whole_claim(claim: s.PrivacyClaim) -> list[s.Question]:
     return found
 
 
-def cost(
-    release: s.NoisyRelease, target: s.Statement, spread: s.UnitSpread, *, amplify: bool
-) -> ReleaseCost:
-    """The cost of a release without obstacles.
-
-    amplify: whether sampling may count.
-    """
-    sampling = release.sampling
-    fixed_batch = sampling.rule == s.WITHOUT_REPLACEMENT
-    # Who replaces a removed contributor in a batch of fixed size has a vector too.
-    view = View(release, target)
-    twice = view.replaced or view.stays or (fixed_batch and view.removed)
-    moved = release.bound * (2 if twice else 1)
-    deviation = view.deviation
-    amplified = sampling if amplify and amplifies(view, spread) else None
-    if amplified and fixed_batch:
-        moved = 2 * release.bound
-    count = release.participation
-    if sampling.rule == s.SHUFFLED:
-        count = math.ceil(release.times / (sampling.of // sampling.batch))  # once in every pass
-    whole = deviation / (moved * spread.contributors)
-    mechanism = release.noise.mechanism
-    return ReleaseCost(whole, count, mechanism, amplified, deviation / moved, spread.contributors)
+def _cost(view: View, charge: str) -> ReleaseCost:
+    """The cost of a release by a rule with this charge, or else as if everybody took part."""
+    rows = {row.result: row for row in view.proofs()}
+    if charge == AMPLIFIED and view.deviation < SMALLEST_SAMPLED * view.release.bound:
+        charge = EVERYTHING
+    row = rows.get(charge, rows[EVERYTHING])
+    return ReleaseCost(
+        view.release.noise.mechanism,
+        row.result,
+        view.deviation / (row.bounds * view.release.bound),
+        view.contributors,
+        view.release.participation,
+        view.release.sampling,
+    )
 
 
 def _composed(
-    scopes: dict[str, list[ReleaseCost]], spread: s.UnitSpread, delta: float
-) -> Certificate:
+    views: Sequence[View], costs: Sequence[ReleaseCost], spread: s.UnitSpread, delta: float
+) -> tuple[float, str]:
     """The largest epsilon over scopes, or of all together if a unit can be in several."""
+    scopes: dict[str, list[ReleaseCost]] = {}
+    for view, cost in zip(views, costs):
+        scopes.setdefault(view.release.scope, []).append(cost)
     everywhere = scopes.pop(s.EVERYWHERE, [])
-    parts = [[*everywhere, *costs] for costs in scopes.values()] or [everywhere]
-    if spread.scopes > 1 and scopes:
-        parts = [[*everywhere, *(cost for costs in scopes.values() for cost in costs)]]
-    found = [_total(tuple(costs), delta) for costs in parts]
-    epsilon, rests_on = max(found)
-    return Certificate(epsilon, rests_on)
+    parts = [[*everywhere, *inside] for inside in scopes.values()] or [everywhere]
+    if spread.scopes > 1:
+        parts = [list(costs)]
+    return max(_total(tuple(part), delta) for part in parts)
 
 
 @lru_cache(maxsize=4096)
@@ -168,23 +152,40 @@ def _total(costs: tuple[ReleaseCost, ...], delta: float) -> tuple[float, str]:
 
 
 def _gaussians(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
-    once = [cost for cost in costs if cost.sampling and cost.sampling.drawn == s.ONCE]
+    # Two releases of one sample show the unit at once.
+    alone = sum(cost.once for cost in costs) <= 1
+    used = [cost for cost in costs if cost.charge != EVERYTHING and (alone or not cost.once)]
+    gap = math.hypot(*(math.sqrt(cost.count) / cost.noise for cost in costs if cost not in used))
+    if not used:
+        return gaussian_epsilon(gap, delta), "exact curve of Gaussian releases"
+    if used[0].charge == DRAWN:
+        epsilon = drawn_epsilon(gap, tuple(map(_sample, used)), delta, up=True)
+        return epsilon, "exact curve of Gaussian releases, given the samples"
     names = {"pld": "privacy loss distribution", "rdp": "Renyi divergences"}
     found: list[tuple[float, str]] = []
-    if len(once) == len(costs) == 1 and (number := _one_batch(once[0], delta)) is not None:
-        found.append((number, "amplification of one sample for all releases"))
     for adjacency in (ADD_REMOVE, REPLACE):
-        events = [
-            _event(cost, adjacency, amplify=cost not in once or len(once) == 1) for cost in costs
-        ]
+        events = [_event(cost, adjacency, amplify=cost in used) for cost in costs]
         try:
             numbers = RdpAndPld(delta).epsilons(events, adjacency)
         except ConfigError:  # a mixture of schemes without a common curve
             continue
         found += [(epsilon, names[name]) for name, epsilon in numbers.items()]
-    if all(cost.sampling is None for cost in costs):
-        return min(found)[0], "exact curve of Gaussian releases"
+    if len(costs) == 1 and alone and costs[0].once and _fixed(costs[0]):
+        found.append((_one_batch(costs[0], delta), "amplification of one sample for all releases"))
     return min(found)
+
+
+def _sample(cost: ReleaseCost) -> tuple[float, int, float]:
+    """Probability that the unit takes part, in how many releases, and how far it then moves each.
+    Any of its contributors counts as all."""
+    share = min(1.0, cost.contributors * cost.sampling.share)
+    if cost.once:
+        return share, 1, math.sqrt(cost.count) / cost.noise
+    return share, cost.count, 1 / cost.noise
+
+
+def _fixed(cost: ReleaseCost) -> bool:
+    return cost.sampling.rule == s.WITHOUT_REPLACEMENT
 
 
 def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent, int]:
@@ -192,27 +193,21 @@ def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent
     how far the target moves the sum."""
     plain = dp.GaussianDpEvent(cost.noise)
     sampling = cost.sampling
-    if sampling is None or not amplify:
-        return plain, cost.count
-    if sampling.rule == s.POISSON and adjacency == ADD_REMOVE:
-        if sampling.drawn == s.ONCE:
+    if amplify and sampling.rule == s.POISSON and adjacency == ADD_REMOVE:
+        if cost.once:
             composed = dp.GaussianDpEvent(cost.noise / math.sqrt(cost.count))
             return dp.PoissonSampledDpEvent(sampling.rate, composed), 1
-        one = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(cost.single))
+        one = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(cost.ratio))
         return (group_event(one, cost.contributors) if cost.contributors > 1 else one), cost.count
-    fixed = sampling.rule == s.WITHOUT_REPLACEMENT and sampling.drawn == s.EACH_TIME
-    if fixed and adjacency == REPLACE:
+    if amplify and _fixed(cost) and not cost.once and adjacency == REPLACE:
         batch = dp.SampledWithoutReplacementDpEvent(sampling.of, sampling.batch, plain)
         return batch, cost.count
     return plain, cost.count
 
 
-def _one_batch(cost: ReleaseCost, delta: float) -> float | None:
-    """Epsilon of one batch without replacement that all releases use; None for other schemes."""
-    sampling = cost.sampling
-    if sampling is None or sampling.rule != s.WITHOUT_REPLACEMENT:
-        return None
-    share = sampling.batch / sampling.of
+def _one_batch(cost: ReleaseCost, delta: float) -> float:
+    """Epsilon of one batch without replacement that all releases use."""
+    share = cost.sampling.share
     if delta >= share:
         return 0.0
     return _amplified(gaussian_epsilon(math.sqrt(cost.count) / cost.noise, delta / share), share)
@@ -227,17 +222,12 @@ def _amplified(epsilon: float, rate: float) -> float:
 
 def _laplace(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
     """Pure guarantees: their sum, or the sum of epsilon^2 / 2 as zCDP (Bun and Steinke 2016)."""
-    once = [cost for cost in costs if cost.sampling and cost.sampling.drawn == s.ONCE]
-    pure = [(_pure(cost, amplify=cost not in once), cost.count) for cost in costs]
+    pure = [(_pure(cost), cost.count) for cost in costs]
     total = sum(count * epsilon for epsilon, count in pure)
     rho = sum(count * epsilon**2 / 2 for epsilon, count in pure)
     return min((total, "sum of pure guarantees"), (zcdp_epsilon(rho, delta), "zCDP"))
 
 
-def _pure(cost: ReleaseCost, *, amplify: bool) -> float:
+def _pure(cost: ReleaseCost) -> float:
     epsilon = 1 / cost.noise
-    sampling = cost.sampling
-    if sampling is None or not amplify:
-        return epsilon
-    rate = sampling.rate if sampling.rule == s.POISSON else sampling.batch / sampling.of
-    return _amplified(epsilon, rate)
+    return _amplified(epsilon, cost.sampling.share) if cost.charge == AMPLIFIED else epsilon

@@ -13,7 +13,6 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from fedpriv.claims.attack import CONFIDENCE, simulate
 from fedpriv.claims.importers.choose import read_settings
 from fedpriv.claims.reading import read
 from fedpriv.claims.report import as_html, as_json, show
@@ -32,7 +31,6 @@ def main(args: list[str]) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="claim.yaml")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
-    parser.add_argument("--attack", action="store_true", help="draw the releases, and guess")
     parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
     parser.add_argument(
         "--import",
@@ -59,9 +57,6 @@ def main(args: list[str]) -> None:
     else:
         for claim, findings in reports:
             show(Console(highlight=False), claim, findings)
-    if own.attack:
-        for claim in (claim for claim, _ in reports):
-            _attack(claim)
     if own.html:
         replace_file(own.html, as_html(reports).encode())
     late = [line for claim, findings in reports for line in failures(claim, findings, budget)]
@@ -78,25 +73,6 @@ def _check_asked(own: argparse.Namespace) -> None:
             raise ConfigError(name, own.files[0], f"{name} judges no claim: name no claim file")
     if own.html and own.html.suffix in (".yaml", ".yml", ".json"):
         raise ConfigError("--html", own.html, "the page to write, such as privacy.html")
-
-
-def _attack(claim: PrivacyClaim) -> None:
-    """Print what an attack on drawn releases proves about each statement, on standard error."""
-    for statement in claim.statements:
-        if statement is None:
-            continue
-        about = f"{claim.name or 'claim'}, {statement.observer}, {statement.unit}"
-        bound = simulate(claim, statement)
-        if bound is None:
-            print(f"fedpriv: attack: {about}: no release that can be drawn", file=sys.stderr)
-            continue
-        told = f"at least {bound.audited:.4g} with {CONFIDENCE:.0%} confidence"
-        alarm = " REFUTED" if bound.audited > statement.epsilon else ""
-        print(
-            f"fedpriv: attack: {about}: {told}; at most {bound.provable:.4g} can be shown by "
-            f"{bound.evidence.summary} trials{alarm}",
-            file=sys.stderr,
-        )
 
 
 def _imported(path: Path) -> str:

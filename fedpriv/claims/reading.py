@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.claims import schema as s
+from fedpriv.claims.contradictions import check_consistent
 from fedpriv.claims.plain_yaml import load
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.settings.words import near
@@ -276,45 +276,14 @@ def _release(fields: Fields) -> s.NoisyRelease | None:
     drawn = _sampling(sampling)
     sights = fields.inner("seen")
     seen = sights.take_all(SEEN)
-    _check_consistent(fields, values, added, drawn, seen)
     name = fields.text("name", fields.path)
     if not fields.end(noise, sampling, sights):
         return None
-    return s.NoisyRelease(
+    release = s.NoisyRelease(
         name=name, **values, noise=added, sampling=drawn, seen=tuple(seen.items())
     )
-
-
-def _check_consistent(
-    fields: Fields,
-    values: Mapping[str, Any],
-    noise: s.AddedNoise,
-    sampling: s.ReleaseSampling,
-    seen: Mapping[str, str | None],
-) -> None:
-    """Refuse what cannot be. Everybody gets the released model, the server and clients too."""
-
-    def demand(holds: bool, key: str, value: object, allowed: str) -> None:
-        require(holds, fields.at(key), value, allowed)
-
-    scope, times, participation = (values[key] for key in ("scope", "times", "participation"))
-    if scope is not None:
-        demand(bool(scope.strip()), "scope", scope, "a name, or all")
-        plain = scope == s.EVERYWHERE or scope.strip().lower() != s.EVERYWHERE
-        demand(plain, "scope", _shown(scope), "write all in small letters")
-    if participation is not None and times is not None:
-        demand(participation <= times, "participation", participation, f"at most times={times}")
-    everybody = seen[RELEASED_MODEL]
-    for who, sight in seen.items():
-        if sight is not None and everybody is not None:
-            enough = s.SIGHTS.index(sight) >= s.SIGHTS.index(everybody)
-            demand(enough, f"seen.{who}", sight, f"at least what everybody sees ({everybody})")
-    hidden = sampling.hidden_from
-    told = f"what the {RELEASED_MODEL} shows is hidden from nobody"
-    demand(not hidden or RELEASED_MODEL in hidden, "sampling.hidden_from", ", ".join(hidden), told)
-    if noise.mechanism != s.NO_NOISE and noise.added_by == s.BY_SERVER:
-        told = "the server adds the noise, so it sees the sum"
-        demand(seen[SERVER] != s.NOTHING, f"seen.{SERVER}", seen[SERVER], told)
+    check_consistent(release, fields.path)
+    return release
 
 
 def _noise(fields: Fields) -> s.AddedNoise:
@@ -338,7 +307,4 @@ def _sampling(fields: Fields) -> s.ReleaseSampling:
         fields.taken += [key for table in SAMPLING.values() for key in table]
         return s.ReleaseSampling(s.EVERYTHING)
     values = fields.take_all(SAMPLING[rule])
-    batch, of = values.get("batch"), values.get("of")
-    fits = batch is None or of is None or batch <= of
-    require(fits, fields.at("batch"), batch, f"at most of={of}")
     return s.ReleaseSampling(rule, **{key: v for key, v in values.items() if v is not None})

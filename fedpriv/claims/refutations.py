@@ -2,12 +2,8 @@
 
 The neighbours are those that a worst case allows: all other contributions are zero, and the
 contribution of the unit lies on the bound, in one direction. What the observer sees then has a
-known distribution, and the bound is its exact epsilon:
-
-- unsampled Gaussian releases: the closed form (Balle and Wang, ICML 2018, Theorem 8);
-- a sampled release: the optimistic discretisation of its privacy loss distribution, which rounds
-  every loss down;
-- noise that can be computed or cancelled: infinity.
+known distribution, and the bound is its exact epsilon. `fedpriv.claims.rules.ATTACKS` says which
+releases allow which attack; `CANCELLED` lists noise that can be computed or cancelled.
 
 Releases that the bound does not use are ignored, as an attacker may do. A unit inside a larger
 contributor has no such bound, since its influence depends on the local training.
@@ -17,22 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
-from dp_accounting.pld import privacy_loss_distribution as pld
-
-from fedpriv.accountants.pld import FFT_ROUNDING, gaussian_epsilon
+from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.claims import schema as s
-from fedpriv.claims.rules import View, attackable, cancelled
-
-_SMALLEST_DELTA = 1e-12
-"""dp_accounting truncates tails of 1e-15."""
-_LARGEST_LOSS = 300.0
-"""dp_accounting computes exp(-loss); larger losses use a closed form or none."""
-_MOST_RELEASES = 10**5
-"""The rounding of more losses, each down, leaves no useful bound."""
-_WIDTH, _MOST_POINTS = 17.0, 2**22
-"""Of a composed distribution: its deviations, and the points that take a second to transform."""
+from fedpriv.claims.curves import drawn_epsilon, optimistic_epsilon
+from fedpriv.claims.rules import GAP, OPEN, PASSES, REPLACED, SAMPLE, View
 
 
 @dataclass(frozen=True)
@@ -63,98 +48,76 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     for release in claim.releases:
         if release is None or release.sight(target.observer) == s.NOTHING:
             continue
-        view = View(release, target)
-        if not attackable(view):
-            continue
-        found = _noiseless(claim, view) or _sampled(view)
-        if found and found.epsilon > best.epsilon:
-            best = found
-        gap = _gap(view)
-        gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), gap)
+        view = View(claim, release, target)
+        best = max(best, _noiseless(view) or _sampled(view), key=lambda found: found.epsilon)
+        gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), _gap(view))
     everywhere = gaps.pop(s.EVERYWHERE, 0.0)
     gap = max((math.hypot(everywhere, gap) for gap in gaps.values()), default=everywhere)
-    epsilon = gaussian_epsilon(gap, target.delta) if math.isfinite(gap) else math.inf
-    if epsilon > best.epsilon:
-        text = f"the unit's contributions all point one way: {gap:.4g} deviations in all"
-        return Refutation(epsilon, text)
-    return best
+    text = f"the unit's contributions all point one way: {gap:.4g} deviations in all"
+    found = Refutation(gaussian_epsilon(gap, target.delta), text)
+    return max(best, found, key=lambda found: found.epsilon)
 
 
-def _noiseless(claim: s.PrivacyClaim, view: View) -> Refutation | None:
+def _noiseless(view: View) -> Refutation | None:
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
-    sampling, share = view.release.sampling, view.share
+    sampling = view.release.sampling
     # Another release may have one sample for all times.
     tries = view.release.participation if sampling.drawn == s.EACH_TIME else 1
-    ever = -math.expm1(tries * math.log1p(-share)) if share < 1 else float(tries > 0)
-    how = cancelled(view, claim) if ever > view.target.delta else ""
+    ever = -math.expm1(tries * math.log1p(-sampling.share)) if sampling.share < 1 else 1.0
+    how = view.cancelled() if ever > view.target.delta else ""
     return Refutation(math.inf, how) if how else None
 
 
 def _gap(view: View) -> float:
     """How far the unit moves the unsampled Gaussian releases, in deviations."""
     release, noise, sampling = view.release, view.release.noise, view.release.sampling
-    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf or view.share < 1:
+    attacks = view.attacks()
+    if noise.mechanism != s.GAUSSIAN or release.clip == math.inf:
         return 0.0
-    deviation = view.unknown_deviation
-    if deviation == 0:
-        return math.inf
     count = float(release.participation if noise.generator != s.REUSED else 1)
-    if sampling.rule == s.SHUFFLED:
+    if PASSES in attacks:
         # The sum of all batches of a pass has the unit once, and the noise of every batch.
         # A pass may leave out those who do not fill a batch.
-        if view.removed or sampling.of % sampling.batch:
+        if sampling.of % sampling.batch:
             return 0.0
         steps = sampling.of // sampling.batch
         count = min(release.participation, release.times // steps) / steps
-    return math.sqrt(count) * release.bound * (1 + view.replaced) / deviation
-
-
-def _sampled(view: View) -> Refutation | None:
-    """The exact curve of a release that samples, of Gaussian or of one Laplace release."""
-    release, noise, sampling = view.release, view.release.noise, view.release.sampling
-    deviation, delta = view.unknown_deviation, view.target.delta
-    if noise.generator != s.INDEPENDENT or 0 in (deviation, release.participation):
-        return None
-    share = view.share
-    if noise.mechanism == s.LAPLACE and share == 1 and sampling.rule != s.SHUFFLED:
-        largest = release.bound * (1 + view.replaced) / deviation
-        epsilon = largest + 2 * math.log1p(-delta)
-        return Refutation(max(0.0, epsilon), "the exact curve of one Laplace release")
-    if noise.mechanism != s.GAUSSIAN or share == 1 or view.capped:
-        return None
-    ratio, count = deviation / release.bound, release.times
-    bounds = []
-    if sampling.drawn != s.EACH_TIME:
-        bounds.append(optimistic_epsilon(share, ratio / math.sqrt(count), 1, delta))
-    if sampling.drawn != s.ONCE:
-        bounds.append(optimistic_epsilon(share, ratio, count, delta))
-    how = "the unit is sampled, and its contributions all point one way"
-    return Refutation(min(bounds), how)
-
-
-@lru_cache(maxsize=256)
-def optimistic_epsilon(rate: float, ratio: float, count: int, delta: float) -> float:
-    """A lower bound of the epsilon of `count` Poisson-sampled Gaussian releases under add/remove.
-
-    0 where one loss, or the number of releases, is too large for the grid.
-    """
-    delta += count * FFT_ROUNDING  # the bound must not come from the rounding
-    many = not 0 < count <= _MOST_RELEASES or delta >= 1
-    if many or ratio <= 0 or 1 / ratio**2 > _LARGEST_LOSS or delta < _SMALLEST_DELTA:
+    elif GAP not in attacks:
         return 0.0
-    scale = rate * math.sqrt(math.expm1(min(1 / ratio**2, 50.0)))  # deviation of one loss
-    span = 0.5 / ratio**2 + 10 / ratio
-    interval = min(max(scale / 50 / math.sqrt(count), span / 2**17), 0.01)
-    width = min(count * span, _WIDTH * scale * math.sqrt(count))
-    interval = max(interval, width / _MOST_POINTS)
-    if interval > 1:
-        return 0.0
-    once = pld.from_gaussian_mechanism(
-        ratio,
-        pessimistic_estimate=False,
-        value_discretization_interval=interval,
-        sampling_prob=rate,
-        use_connect_dots=False,
-    )
-    return float(once.self_compose(count).get_epsilon_for_delta(delta))
+    deviation = view.deviation
+    if noise.generator == s.SHARED and noise.added_by == s.BY_CLIENTS and not view.messages:
+        deviation = noise.deviation * noise.shares  # the shares are equal
+    return math.sqrt(count) * _moved(view) / deviation if deviation else math.inf
+
+
+def _moved(view: View) -> float:
+    """How far the unit moves the sum: from a zero vector, or from its opposite."""
+    return view.release.bound * (1 + (view.change == REPLACED))
+
+
+def _sampled(view: View) -> Refutation:
+    """The exact curve of one release entry with independent noise."""
+    release, sampling, delta = view.release, view.release.sampling, view.target.delta
+    attacks = view.attacks()
+    if release.noise.generator != s.INDEPENDENT or not view.deviation or release.clip == math.inf:
+        return NO_ATTACK
+    count, share, found = release.times, sampling.share, [NO_ATTACK]
+    once = count if sampling.drawn != s.EACH_TIME else 1  # so many releases have one sample
+    if release.noise.mechanism == s.LAPLACE:
+        if delta < share and {GAP, OPEN} & {*attacks}:
+            epsilon = _moved(view) / view.deviation + 2 * math.log1p(-delta / share)
+            found.append(Refutation(max(0.0, epsilon), "the exact curve of one Laplace release"))
+        return max(found, key=lambda found: found.epsilon)
+    ratio = view.deviation / release.bound
+    if OPEN in attacks:
+        sample = (share, count // once, math.sqrt(once) * _moved(view) / view.deviation)
+        how = "the unit's releases are known, and its contributions all point one way"
+        found.append(Refutation(drawn_epsilon(0.0, (sample,), delta, up=False), how))
+    if SAMPLE in attacks:
+        bounds = [optimistic_epsilon(share, ratio / math.sqrt(once), count // once, delta)]
+        if sampling.drawn == s.TOGETHER:
+            bounds.append(optimistic_epsilon(share, ratio, count, delta))
+        how = "the unit is sampled, and its contributions all point one way"
+        found.append(Refutation(min(bounds), how))
+    return max(found, key=lambda found: found.epsilon)

@@ -138,6 +138,13 @@ class ReleaseSampling:
     drawn: str = EACH_TIME
     hidden_from: tuple[str, ...] = ()
 
+    @property
+    def share(self) -> float:
+        """Probability that a contributor takes part in one release; 1 for shuffled batches."""
+        if self.rule == POISSON:
+            return self.rate
+        return self.batch / self.of if self.rule == WITHOUT_REPLACEMENT else 1.0
+
 
 @dataclass(frozen=True)
 class NoisyRelease:

@@ -26,7 +26,7 @@ fedpriv replicate [entry ...]        decide a paper's claim by the rule of the l
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attack the settings: lower bounds on epsilon beside the
                                      certified ones
-fedpriv certify claim.yaml ... [--attack] [--budget epsilon] [--json] [--html file]
+fedpriv certify claim.yaml ... [--budget epsilon] [--json] [--html file]
                                      what a stated epsilon is worth: certified, attacked, verdict
 fedpriv keys new|add|rotate|revoke|show ...
                                      the parties' long-term keys, and the roster of public ones

@@ -4,6 +4,7 @@ import copy
 import math
 
 import dp_accounting as dp
+import numpy as np
 import pytest
 from claim_examples import (
     BATCHES,
@@ -17,6 +18,8 @@ from claim_examples import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
 
 from fedpriv.claims.refutations import optimistic_epsilon
 from fedpriv.claims.schema import ADJACENCIES, UNITS, WHO
@@ -99,6 +102,20 @@ def test_a_client_does_not_meet_its_own_share():
         assert certified(LOCAL_DP, observer=observer) == pytest.approx(expected, abs=1e-3)
 
 
+def drawn(share, gap, times=1, delta=1e-5):
+    """Epsilon if it is known in which releases the unit takes part: the mean of Balle and Wang's
+    formula over the binomial number of releases."""
+    numbers = np.arange(1, times + 1)
+    gaps = gap * np.sqrt(numbers)
+
+    def excess(epsilon):
+        below = np.exp(epsilon + norm.logcdf(-gaps / 2 - epsilon / gaps))
+        deltas = norm.cdf(gaps / 2 - epsilon / gaps) - below
+        return binom.pmf(numbers, times, share) @ deltas - delta
+
+    return brentq(excess, 0, 1000)
+
+
 def twice(data, scopes=("all", "all"), **values):
     """The same release in two scopes."""
     releases = [changed(data["releases"][0], scope=scope) for scope in scopes]
@@ -106,12 +123,18 @@ def twice(data, scopes=("all", "all"), **values):
 
 
 SHUFFLED = {"rule": "shuffled", "batch": 50, "of": 100, "hidden_from": []}
-PASSES = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__sampling=SHUFFLED)
+PASSES = changed(
+    DP_SGD,
+    claims__0__adjacency="zero-out",
+    releases__0__sampling=SHUFFLED,
+    releases__0__participation=50,
+)
 SPREAD = {"record": {"contributors": 1, "scopes": 1}}
 INSIDE = {"claims__0__unit": "record", "claims__0__adjacency": "add/remove", "population": SPREAD}
 ONE_SAMPLE = changed(DP_SGD, releases__0__sampling__drawn="once")
 TOGETHER = changed(DP_SGD, releases__0__sampling__drawn="with another release")
 COUNTED = changed(DP_SGD, claims__0__adjacency="zero-out", releases__0__denominator="counts")
+TELLING = {**DP_SGD["releases"][0]["sampling"], "hidden_from": []}
 SEEN = changed(DP_SGD, releases__0__sampling__hidden_from=["released model", "client"])
 SCOPES = ("one", "two")
 GAPS = {
@@ -126,10 +149,12 @@ GAPS = {
         2 * math.sqrt(3) / 4,
     ),
     "a loss and a gradient of one batch": (TOGETHER, 10.0),
-    "an average by counts": (COUNTED, 10.0),
     "a sample that the observer learns": (SEEN, 10.0),
     "a shuffled unit, once in every pass": (PASSES, math.sqrt(50)),
-    "whatever participation says": (changed(PASSES, releases__0__participation=3), math.sqrt(50)),
+    "a contributor that takes part at most 99 times": (
+        changed(DP_SGD, releases__0__participation=99),
+        math.sqrt(99),
+    ),
 }
 """How far the unit moves the releases, in deviations; no sample counts."""
 
@@ -138,6 +163,97 @@ GAPS = {
 def test_releases_have_the_epsilon_of_one_gaussian(data, gap):
     assert certified(data) == pytest.approx(gaussian(gap), abs=1e-3)
     assert attacked(data) <= certified(data) * (1 + 1e-6)
+
+
+SAMPLED = {**DP_SGD["releases"][0]["sampling"], "hidden_from": EVERYBODY}
+CLIENTS = changed(LOCAL_DP, releases__0__sampling=SAMPLED, claims__0__observer="released model")
+HOLDERS = changed(
+    CLIENTS,
+    releases__0__noise=DP_SGD["releases"][0]["noise"],
+    releases__0__sampling__rate=0.01,
+    releases__0__times=1,
+    releases__0__participation=1,
+)
+"""A client that is not drawn sends neither vector nor noise."""
+REMOVED = changed(
+    BATCHES,
+    claims__0__adjacency="add/remove",
+    releases__0__sampling__batch=5,
+    releases__0__sampling__of=100,
+)
+KNOWN = {
+    "a client adds all noise": (HOLDERS, (0.01, 1.0)),
+    "a hundred times": (
+        changed(HOLDERS, releases__0__times=100, releases__0__participation=100),
+        (0.01, 1.0, 100),
+    ),
+    "a client's share of noise": (CLIENTS, (0.05, 1 / math.sqrt(5) / 4, 3)),
+    "a record in such a client": (changed(HOLDERS, **INSIDE), (0.01, 2.0)),
+    "an average by counts": (COUNTED, (0.05, 1.0, 100)),
+    "coins that the observer learns": (
+        changed(COUNTED, releases__0__sampling=TELLING, releases__0__denominator="fixed"),
+        (0.05, 1.0, 100),
+    ),
+    "coins, if a record is replaced": (
+        changed(DP_SGD, claims__0__adjacency="replace"),
+        (0.05, 2.0, 100),
+    ),
+    "coins for messages": (
+        changed(DP_SGD, releases__0__seen__server="messages"),
+        (0.05, 1.0, 100),
+    ),
+    "a removed record's place in a batch": (REMOVED, (0.05, 2.0, 100)),
+    "two contributors, of which any counts as both": (
+        changed(COUNTED, population__record__contributors=2),
+        (0.1, 2.0, 100),
+    ),
+    "one coin for all": (
+        changed(COUNTED, releases__0__sampling__drawn="once"),
+        (0.05, 10.0),
+    ),
+}
+"""How often the unit is drawn, how far it then moves a release, and in how many."""
+
+
+@pytest.mark.parametrize(("data", "sample"), KNOWN.values(), ids=KNOWN)
+def test_a_sample_that_may_be_seen_counts_as_known(data, sample):
+    found = certified(data)
+    assert found == pytest.approx(drawn(*sample), rel=1e-5)
+    assert found >= drawn(*sample)
+    assert attacked(data) <= found
+
+
+def test_a_client_that_is_not_drawn_is_silent():
+    """The numbers of a release at deviation 1, rate 0.01 and delta 1e-5, by hand."""
+    assert certified(HOLDERS) == pytest.approx(3.139, abs=5e-4)
+    assert attacked(HOLDERS) == pytest.approx(3.139, abs=5e-4)
+    laplace = {"releases__0__noise__mechanism": "laplace", "releases__0__noise__deviation": 0.5}
+    truth = 2 + 2 * math.log1p(-1e-5 / 0.01)
+    assert attacked(changed(HOLDERS, **laplace)) == pytest.approx(truth)
+    assert truth < certified(changed(HOLDERS, **laplace)) <= 2
+
+
+def test_known_samples_of_several_releases_compose():
+    one = certified(COUNTED)
+    assert certified(twice(COUNTED)) == pytest.approx(drawn(0.05, 1.0, 200), rel=0.01)
+    assert certified(twice(COUNTED)) >= drawn(0.05, 1.0, 200)
+    unsampled = twice(COUNTED)
+    unsampled["releases"][1] |= {"sampling": {"rule": "everything"}, "denominator": "fixed"}
+    assert certified(unsampled) > gaussian(math.hypot(10.0, 1.0))
+    assert one < certified(unsampled) < gaussian(math.sqrt(200))
+
+
+def test_a_removed_record_s_place_is_taken_by_its_opposite():
+    """All others lie on the bound at the other side: a hidden sample with twice the distance."""
+    accountant = dp.pld.PLDAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(0.5)), 100)
+    assert certified(REMOVED) > accountant.get_epsilon(1e-5)
+
+
+def test_coins_with_a_limit_are_no_coins_of_their_own():
+    """One coin for 99 of 100 releases, another for the last: each is at the rate."""
+    limited = changed(DP_SGD, releases__0__participation=99)
+    assert certified(limited) > drawn(0.05, math.sqrt(99)) > 10 * certified(DP_SGD)
 
 
 def test_no_attack_is_claimed_on_a_record_inside_a_client():
@@ -159,7 +275,8 @@ INFINITE = {
             "batch": 10,
             "of": 100,
             "hidden_from": EVERYBODY,
-        }
+        },
+        "releases__0__participation": 10,
     },
 }
 
@@ -173,8 +290,10 @@ def test_the_responsible_field_is_named(path):
 
 
 @pytest.mark.parametrize("generator", ["public seed", "shared by clients", "reused over releases"])
-def test_noise_that_can_be_cancelled_is_refuted(generator):
+@pytest.mark.parametrize("participation", [1, 3])
+def test_noise_that_can_be_cancelled_is_refuted(generator, participation):
     data = changed(LOCAL_DP, releases__0__noise__generator=generator)
+    data["releases"][0]["participation"] = participation
     found = verdict(data)
     assert found.attack.epsilon == math.inf
     assert found.verdict == NOT_SUPPORTED
@@ -248,12 +367,20 @@ def random_claim(draw):
     if rule in ("poisson", "without replacement"):
         sampling["drawn"] = draw(st.sampled_from(["each time", "once", "with another release"]))
     times = draw(st.integers(1, 20))
+    participation = draw(st.integers(1, times))
+    if rule == "shuffled":
+        participation = math.ceil(times * sampling["batch"] / 20)
+    if sampling.get("drawn") == "once":
+        participation = times
+    contributor = draw(st.sampled_from(UNITS))
+    if contributor == "client" and "shares" in noise:
+        noise["shares"] = min(noise["shares"], sampling.get("batch", 5))
     bases = st.sampled_from(["fixed", "fixed", "counts"])
     return {
         "scope": draw(st.sampled_from(["all", "one", "two"])),
-        "contributor": draw(st.sampled_from(UNITS)),
+        "contributor": contributor,
         "times": times,
-        "participation": draw(st.integers(1, times)),
+        "participation": participation,
         "clip": draw(st.floats(0.1, 3)),
         "tensors": draw(st.integers(1, 3)),
         "weight": 1.0,
@@ -303,16 +430,6 @@ def test_an_optimistic_curve_stays_below_the_certified_one():
                 accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(ratio)), count)
                 low = optimistic_epsilon(rate, ratio, count, 1e-5)
                 assert low <= accountant.get_epsilon(1e-5)
-
-
-SAMPLED = {**DP_SGD["releases"][0]["sampling"], "hidden_from": EVERYBODY}
-
-
-def test_a_sampled_client_s_noise_shows_that_it_takes_part():
-    """With its share, the sum has more noise: the pair is none of a Poisson sample."""
-    data = changed(LOCAL_DP, releases__0__sampling=SAMPLED, claims__0__observer="released model")
-    unsampled = changed(LOCAL_DP, claims__0__observer="released model")
-    assert certified(data) == certified(unsampled)
 
 
 def test_a_huge_group_is_accounted_without_its_samples():

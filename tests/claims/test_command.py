@@ -127,17 +127,11 @@ def test_json_and_html_carry_no_markup_of_the_claim_and_infinity_as_text(tmp_pat
     assert report["findings"][0]["certified"] == "inf"
 
 
-def test_an_attack_is_told(tmp_path, capsys):
-    path = written(tmp_path, releases__0__sampling={"rule": "everything"}, claims__0__epsilon=0.1)
-    assert code(path, "--attack") == 1
-    assert "REFUTED" in capsys.readouterr().err
-
-
 def test_torch_is_not_loaded(tmp_path):
     program = (
         "import sys; from fedpriv.claims.command import main; main(sys.argv[1:]); "
         "assert not {'torch', 'opacus', 'pandas', 'matplotlib'} & set(sys.modules)"
     )
-    words = [sys.executable, "-c", program, written(tmp_path), "--json", "--attack"]
+    words = [sys.executable, "-c", program, written(tmp_path), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -50,6 +50,11 @@ def one_batch(release, delta):
     return math.log(share) + unsampled(release, delta / share, twice=2)
 
 
+def known_batch(release, delta):
+    """One batch for all releases, if it is known: delta counts for those who are in it."""
+    return unsampled(release, delta * release["sampling"]["of"] / release["sampling"]["batch"])
+
+
 def pure(release, delta):
     """The zCDP of pure guarantees, by the closed formula."""
     epsilon = 2 * release["clip"] / release["noise"]["deviation"]
@@ -60,7 +65,7 @@ def pure(release, delta):
 EXACT = {
     "dp_fl_laplace": pure,
     "dp_fl_moments_replace": one_batch,
-    "dp_fl_moments_zero_out": unsampled,
+    "dp_fl_moments_zero_out": known_batch,
     "dp_fl_simple_composition": lambda release, delta: unsampled(release, delta, twice=2),
     "flower_local_dp_1_round": lambda release, delta: unsampled(release, delta, twice=2),
     "flower_local_dp_3_rounds": lambda release, delta: unsampled(release, delta, twice=2),

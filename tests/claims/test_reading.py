@@ -4,9 +4,10 @@ import copy
 import json
 import math
 
+import dp_accounting as dp
 import jsonschema
 import pytest
-from claim_examples import BATCHES, DP_SGD, LOCAL_DP, at, changed, paths, verdict
+from claim_examples import BATCHES, DP_SGD, LOCAL_DP, at, certified, changed, paths, verdict
 
 from fedpriv.claims.command import SCHEMA_FILE
 from fedpriv.claims.plain_yaml import load
@@ -79,6 +80,45 @@ def test_a_wrong_value_names_its_path(path, value):
         parse(data)
     if not isinstance(value, float) or math.isfinite(value):
         assert not SCHEMA.is_valid(data)
+
+
+PASS = {"rule": "shuffled", "batch": 10, "of": 95, "hidden_from": []}
+SHARED = {**DP_SGD["releases"][0]["noise"], "added_by": "server", "generator": "shared by clients"}
+CONTRADICTIONS = [
+    (
+        DP_SGD,
+        {"releases__0__sampling__drawn": "once", "releases__0__participation": 7},
+        "7",
+        "once",
+    ),
+    *(
+        (DP_SGD, {"releases__0__sampling": PASS, "releases__0__participation": n}, n, "batch=10")
+        for n in (1, 9, 13, 100)
+    ),
+    (DP_SGD, {"releases__0__noise": SHARED}, "shared by clients", "added_by=server"),
+    (
+        LOCAL_DP,
+        {"releases__0__sampling": PASS | {"batch": 3, "of": 9}, "releases__0__participation": 1},
+        "shares=5",
+        "batch=3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "values", "one", "other"), CONTRADICTIONS)
+def test_both_fields_of_a_contradiction_are_named(data, values, one, other):
+    with pytest.raises(ConfigError, match=f"{one}.*{other}") as found:
+        parse(changed(data, **values))
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(("participation", "moves"), [(10, 10), (12, 12)])
+def test_a_smaller_last_batch_may_count_or_not(participation, moves):
+    """100 releases of 10 of 95: 10 passes of 10 batches, or 12 of 9."""
+    values = {"releases__0__sampling": PASS, "releases__0__participation": participation}
+    data = changed(DP_SGD, claims__0__adjacency="zero-out", **values)
+    closed = dp.get_epsilon_gaussian(1 / math.sqrt(moves), 1e-5)
+    assert certified(data) == pytest.approx(closed, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedpriv.settings.experiment import GROUPS
-from scripts import reference
+from scripts import claim_rules, reference
 
 
 def page_of(group):
@@ -88,3 +88,8 @@ def test_meanings_come_from_docstrings_too():
         "another thing, on two lines",
         "",
     ]
+
+
+def test_the_rules_for_claims_are_printed():
+    assert claim_rules.page() == claim_rules.PAGE.read_text(), "run python -m scripts.claim_rules"
+    assert "reference/claim_rules.md" in (reference.ROOT / "mkdocs.yml").read_text()
