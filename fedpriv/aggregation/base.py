@@ -16,8 +16,8 @@ import numpy as np
 
 from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.errors import require
-from fedpriv.parties.party import Mail, Party, silo_name
+from fedpriv.errors import ConfigError, require
+from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.rounds.local_job import LocalJob
@@ -50,22 +50,6 @@ class CohortSize(NamedTuple):
 
     least: int
     most: int | None = None
-
-
-@dataclass(frozen=True)
-class AbortPolicy:
-    """What a run does after an exchange without a sum.
-
-    never_repeats: whether the contributions of such a query must stay out of all later sums,
-        because both exchanges together could determine them.
-    continues_with: whether the run goes on with this many silos when the others stay silent.
-    fewest: the fewest silos that it goes on with; None: all. The range of messages holds noise
-        shares of so few.
-    """
-
-    never_repeats: bool = False
-    continues_with: Callable[[int], bool] = lambda n_silos: False
-    fewest: int | None = None
 
 
 class SiloProtocol(ABC):
@@ -103,9 +87,10 @@ class HelperProtocol(ABC):
 
     signer: Signer = CHECKSUM
 
-    @abstractmethod
     def setup(self, task: SetUp) -> Party:
-        """Take part in the exchange before the first round."""
+        """Take part in the exchange before the first round. By default there is nothing to
+        exchange."""
+        yield {}
 
     @abstractmethod
     def query(self, query: Query, broadcast: Broadcast) -> Party:
@@ -167,9 +152,26 @@ class Aggregation(ABC):
         return CohortSize(n_invited)
 
     @property
-    def abort_policy(self) -> AbortPolicy:
-        """What a run does after an exchange without a sum."""
-        return AbortPolicy()
+    def never_repeats(self) -> bool:
+        """Whether the contributions of a query without a sum must stay out of all later sums,
+        because both exchanges together could determine them."""
+        return False
+
+    @property
+    def fewest(self) -> int | None:
+        """The fewest silos that a run goes on with when the others stay silent; None: all. The
+        range of messages holds noise shares of so few."""
+        return None
+
+    def continues_with(self, n_silos: int) -> bool:
+        """Whether a run goes on with this many silos."""
+        if self.fewest is None or n_silos < self.fewest:
+            return False
+        try:
+            self.cohort_size(n_silos)
+        except ConfigError:
+            return False
+        return True
 
     def encoding(
         self, n_summed: int, bound: float, federation: Federation, mechanism: Mechanism
@@ -196,11 +198,6 @@ class Aggregation(ABC):
 def require_setting(aggregation: Aggregation, key: str, holds: bool, allowed: str) -> None:
     """Raise ConfigError for the aggregation's setting `key` unless `holds`."""
     require(holds, f"aggregation.{key}", getattr(aggregation, key), allowed)
-
-
-def invited_silos(query: Query) -> tuple[str, ...]:
-    """Names of the invited silos, in the order of the invitation."""
-    return tuple(silo_name(index) for index in query.invited)
 
 
 def encoding_of(query: Query, encoding_type: type[EncodingType]) -> EncodingType:

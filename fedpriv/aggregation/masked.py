@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, invited_silos, server_trust
+from fedpriv.aggregation.base import SERVER, server_trust
 from fedpriv.aggregation.ring import RingAggregation, ring_encoding, ring_message
 from fedpriv.aggregation.weighted import (
     PINNED,
@@ -109,7 +109,7 @@ class MaskedSilo(WeightedSilo):
         masked = mask(
             encoded,
             self.name,
-            invited_silos(query),
+            query.silos,
             seeds=self.seeds,
             serial=query.serial,
             told=self.told,
@@ -130,7 +130,7 @@ class MaskedServer(KeyPassingServer):
     """Adds the answers, whose masks cancel."""
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        silos = tuple(sorted(invited_silos(query)))
+        silos = tuple(sorted(query.silos))
         encoding = ring_encoding(query)
         total = yield from sum_of_answers(query, silos, broadcast, ring_message(query), self.signer)
         return Total(encoding.decode(total), silos)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import SERVER, Aggregation, invited_silos, server_trust
+from fedpriv.aggregation.base import SERVER, Aggregation, server_trust
 from fedpriv.aggregation.ring import clear_message, ring_encoding
 from fedpriv.aggregation.weighted import (
     PINNED,
@@ -45,9 +45,7 @@ class Plain(Aggregation):
     def threat_model(self) -> ThreatModel:
         return server_trust(sees_messages=True, assumptions=(PINNED,))
 
-    @property
-    def weighs_at_silos(self) -> bool:
-        return True
+    weighs_at_silos = True
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> PlainSilo:
         return PlainSilo(name, silos, weighting)
@@ -67,7 +65,7 @@ class PlainServer(WeighingServer):
     """Adds the answers."""
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        silos = invited_silos(query)
+        silos = query.silos
         real = query.encoding is None
         schema = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
         total = yield from sum_of_answers(query, silos, broadcast, schema, self.signer)

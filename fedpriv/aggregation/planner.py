@@ -131,7 +131,7 @@ class Planner:
     ) -> QueryParameters:
         n_invited = self.algo.n_invited(federation)
         least, most = aggregation.cohort_size(n_invited)
-        fewest = aggregation.abort_policy.fewest
+        fewest = aggregation.fewest
         lost = 0 if fewest is None else max(0, federation.n_silos - fewest)
         bound = self.algo.message_bound(name, mechanism, max(1, least - lost), federation)
         if mechanism.mixing is not None:

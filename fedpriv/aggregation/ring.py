@@ -38,9 +38,7 @@ class RingAggregation(Aggregation):
         if self.bits != AUTO:
             check_ring(self.bits, self.range)
 
-    @property
-    def weighs_at_silos(self) -> bool:
-        return True
+    weighs_at_silos = True
 
     def narrower(self) -> RingAggregation | None:
         return replace(self, bits=32) if self.bits == AUTO else None

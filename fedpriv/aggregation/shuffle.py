@@ -35,7 +35,6 @@ from fedpriv.aggregation.base import (
     Aggregation,
     HelperProtocol,
     encoding_of,
-    invited_silos,
 )
 from fedpriv.aggregation.weighted import PINNED, WeighingServer, WeightedSilo
 from fedpriv.algorithms.base import Algorithm
@@ -47,7 +46,7 @@ from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
+from fedpriv.rounds.query import Broadcast, Query, Total
 from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.streams import branch
 from fedpriv.util.work import Work
@@ -81,9 +80,7 @@ class Shuffle(Aggregation):
         encoding.most(max(federation.silo_records, default=1))  # raises when counts do not fit
         return encoding
 
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        return (SERVER, SHUFFLER)
+    helpers = (SERVER, SHUFFLER)
 
     def threat_model(self) -> ThreatModel:
         released, server, silo = OBSERVERS
@@ -147,12 +144,9 @@ class ShuffledSilo(WeightedSilo):
 class Shuffler(HelperProtocol):
     """Adds the silos' ones: a permutation of their bits shows no more."""
 
-    def setup(self, task: SetUp) -> Party:
-        yield {}
-
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         post = query.post(SHUFFLER, self.signer)
-        silos = invited_silos(query)
+        silos = query.silos
         ones = yield from post.receive_all(Expected(MESSAGE, ones_of(query, parties=1), silos))
         yield from post.send(SHUFFLED, {SERVER: np.sum([ones[name] for name in silos], axis=0)})
 
@@ -162,7 +156,7 @@ class CountingServer(WeighingServer):
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         post = query.post(SERVER, self.signer)
-        silos = invited_silos(query)
+        silos = query.silos
         down = dict.fromkeys(silos, broadcast)
         expected = Expected(SHUFFLED, ones_of(query, parties=len(silos)), (SHUFFLER,))
         ones = yield from post.exchange_all(BROADCAST, down, expected)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
 from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.request import ObservedRelease, Request, Target
@@ -46,10 +46,9 @@ class Algorithm(ABC):
     """A federated algorithm and its configuration. What changes from round to round is in `State`
     and in silo states.
 
-    A method declares its contributors, protected units and queries. The framework clips, adds the
-    noise and derives the certificate:
+    A method declares its contributors and queries. The framework clips, adds the noise and derives
+    the certificate:
 
-    >>> from fedpriv.accountants.events import ADD_REMOVE
     >>> from fedpriv.certificates.noise import SumNoise
     >>> from fedpriv.rounds.contributors import Users
     >>> from fedpriv.training.description import Recipe
@@ -57,11 +56,7 @@ class Algorithm(ABC):
     ... class UserAverage(Algorithm):
     ...     lr: float
     ...
-    ...     label = "user average"
     ...     contributors = Users()
-    ...
-    ...     def targets(self, federation):
-    ...         return (Target("user", ADD_REMOVE),)
     ...
     ...     def requests(self, round, plan):
     ...         return (Request(SumNoise(), recipe=Recipe(1, None, self.lr)),)
@@ -69,24 +64,24 @@ class Algorithm(ABC):
     ...     def global_update(self, state, query, total, plan):
     ...         return state.with_params(state.params + total.vector / plan.federation.n_users)
     >>> UserAverage(lr=0.1).label
-    'user average'
+    'UserAverage'
     """
 
     # -- before the first round --------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def label(self) -> str:
-        """The method's name, as in the figures of its paper."""
+        """The method's name, as in the figures of its paper. By default that of the class."""
+        return type(self).__name__
 
     @property
     @abstractmethod
     def contributors(self) -> Contributors:
         """The units whose vectors are bounded and summed: users, silos or records."""
 
-    @abstractmethod
     def targets(self, federation: Federation) -> tuple[Target, ...]:
-        """The units that the certificates protect."""
+        """The units that the certificates protect. By default all records of one user."""
+        return (Target("user", ADD_REMOVE),)
 
     def check(self, plan: Plan) -> None:  # noqa: B027
         """Raise ConfigError for settings that do not fit together.

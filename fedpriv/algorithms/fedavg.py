@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import NoNoise
-from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.request import Request
 from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Silos
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
@@ -51,9 +50,6 @@ class WholeSilo(Algorithm):
 
     contributors = Silos(pooled=True)
 
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return (Target("user", ADD_REMOVE),)
-
     def recipe(self, silo: Silo, query: Query) -> Recipe:
         """The recipe of a silo's local training."""
         return Recipe(
@@ -81,10 +77,6 @@ class FedAvg(WholeSilo):
     """
 
     keep_optimizer: bool = field(default=False, kw_only=True)
-
-    @property
-    def label(self) -> str:
-        return "FedAvg"
 
     def check(self, plan: Plan) -> None:
         allowed = f"none: {type(self).__name__} is not private"

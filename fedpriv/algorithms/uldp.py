@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.accountants.events import ADD_REMOVE, SERVER
+from fedpriv.accountants.events import SERVER
 from fedpriv.algorithms.base import Algorithm, require_one_of, require_plain_sgd
 from fedpriv.algorithms.budgets import (
     Budget,
@@ -34,11 +34,11 @@ from fedpriv.algorithms.budgets import (
     user_groups,
 )
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import ObservedRelease, Request, Target
+from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require, require_positive
 from fedpriv.rounds.contributors import Users
-from fedpriv.rounds.plan import UPDATE, Federation, Plan
+from fedpriv.rounds.plan import UPDATE, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 from fedpriv.rounds.weighting import WEIGHTINGS
@@ -151,9 +151,6 @@ class UldpBase(Algorithm):
         rounding = mechanism.rounding(draft.encoding, draft.federation.n_parameters)
         noise = mechanism.noise_multiplier + 2 * rounding * max(self._needed.values())
         return {UPDATE: mechanism.with_noise(noise)}
-
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return (Target("user", ADD_REMOVE),)
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         return (Request(SumNoise(), recipe=self.recipe(plan)),)

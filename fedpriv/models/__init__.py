@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A network by its configuration. It implements `build` and `size`:
+    """A network by its configuration. It implements `build`:
 
     >>> class Average(Model):
     ...     def build(self, shape, outputs):
     ...         from torch import nn
     ...         return nn.Sequential(nn.AvgPool1d(shape[0]), nn.Linear(1, outputs))
-    ...     def size(self, shape, outputs):
-    ...         return linear_size(1, outputs)
     >>> network = Average().build(shape=(30,), outputs=2)
     >>> sum(parameter.numel() for parameter in network.parameters())
     4
@@ -41,10 +39,13 @@ class Model(ABC):
         Raises ConfigError (key `model`) for a shape that the network cannot take.
         """
 
-    @abstractmethod
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        """Number of parameters of the module from `build`, computed without torch. Raises as
-        `build` does."""
+        """Number of parameters of the module from `build`. By default they are counted, which
+        loads torch; fedpriv's own models compute it. Raises as `build` does."""
+        import torch
+
+        with torch.device("meta"):  # shapes without numbers
+            return sum(parameter.numel() for parameter in self.build(shape, outputs).parameters())
 
     @property
     def reads_text(self) -> bool:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.request import Request
 from fedpriv.errors import require
-from fedpriv.rounds.contributors import Contributors, Users
-from fedpriv.rounds.plan import Federation, Plan
+from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.description import Recipe
@@ -46,16 +45,8 @@ class OwnMethod(Algorithm):
     def __post_init__(self) -> None:
         require(0 < self.decay <= 1, "algo.decay", self.decay, "above 0, at most 1")
 
-    @property
-    def label(self) -> str:
-        return "Own method"
-
-    @property
-    def contributors(self) -> Contributors:
-        return Users()  # each user has a vector in each silo, of weight 1 / silos
-
-    def targets(self, federation: Federation) -> tuple[Target, ...]:
-        return (Target("user", ADD_REMOVE),)
+    label = "Own method"
+    contributors = Users()  # each user has a vector in each silo, of weight 1 / silos
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {"step": np.array([self.global_lr])})

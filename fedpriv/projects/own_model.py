@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.errors import require
-from fedpriv.models import Model, linear_size
+from fedpriv.models import Model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +23,7 @@ class OwnModel(Model):
         require(self.width >= 1, "model.width", self.width, "a positive number")
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Torch is imported here, so that `fedpriv epsilon` starts without it."""
+        """Torch is imported here, since other commands start faster without it."""
         from torch import nn
 
         features = math.prod(shape)
@@ -33,7 +33,3 @@ class OwnModel(Model):
             nn.Tanh(),
             nn.Linear(self.width, outputs),
         )
-
-    def size(self, shape: tuple[int, ...], outputs: int) -> int:
-        """Number of parameters; rounding errors in the certificate depend on it."""
-        return linear_size(math.prod(shape), self.width, outputs)

@@ -12,6 +12,7 @@ import numpy as np
 from fedpriv.accountants.events import Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
+from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Post, Serial
 from fedpriv.parties.schema import Array, Entries, Instance, Maybe, Names, Number, Raw, Schema
 from fedpriv.parties.signer import Signer
@@ -126,6 +127,11 @@ class Query:
     n_most: int | None = None
     asked: Asked = Asked()
     exchange: Exchange = Exchange()
+
+    @cached_property
+    def silos(self) -> tuple[str, ...]:
+        """Names of the invited silos, in the order of the invitation."""
+        return tuple(map(silo_name, self.invited))
 
     @property
     def serial(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import AggregationAbortedError, RefusedError
-from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant, silo_name
+from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, claims
 from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
 from fedpriv.rounds.tasks import QueryTask, SetUpTask
@@ -74,9 +74,7 @@ class HelperParticipant(WorkingParticipant):
             query.covered(total)
             if query.asked.stateful and self.announces:
                 post = query.post(self.name, self.protocol.signer)
-                yield from post.send(
-                    SUMMED, dict.fromkeys(map(silo_name, query.invited), Summed(total.silos))
-                )
+                yield from post.send(SUMMED, dict.fromkeys(query.silos, Summed(total.silos)))
         return total
 
 

@@ -176,7 +176,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
                 if (
                     not silence.names
                     or not silence.names <= set(self.silos)
-                    or not self.aggregation.abort_policy.continues_with(left)
+                    or not self.aggregation.continues_with(left)
                 ):
                     raise
                 if twice := silence.names & silent:
@@ -239,7 +239,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         """
         names = self.settings.silos
         left = tuple(name for name in names if name not in lost)
-        continues = self.aggregation.abort_policy.continues_with
+        continues = self.aggregation.continues_with
         for number in range(max(1, len(left)), len(names)):
             if continues(number):
                 return (*left, *(name for name in names if name in lost))[:number]
@@ -338,7 +338,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def addressed(self, query: Query) -> Query:
         """The query with the session and the schemas that its messages must match."""
         charged = query.n_summed
-        repeats = self.standing.failures if self.aggregation.abort_policy.never_repeats else 0
+        repeats = self.standing.failures if self.aggregation.never_repeats else 0
         query = self.settings.addressed(query, self.silos, self.standing.session_name, repeats)
         if query.mechanism.clips and charged > len(query.invited):
             raise AggregationAbortedError(
@@ -375,7 +375,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         """The total. All parties that learn it must have the same one. Raises
         AggregationAbortedError if such a party was lost, and RuntimeError if parties disagree."""
         totals = []
-        for name in self.plan.threat_model.learners or map(silo_name, query.invited):
+        for name in self.plan.threat_model.learners or query.silos:
             known = learned.get(name)
             total = known.total if isinstance(known, SiloReport) else known
             if total is None:

@@ -86,7 +86,7 @@ class RunSettings:
         known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
         some = known and len(set(present)) == len(present)
         whole = some and len(present) == len(self.silos)
-        if not whole and not (some and self.aggregation.abort_policy.continues_with(len(present))):
+        if not whole and not (some and self.aggregation.continues_with(len(present))):
             raise RefusedError(f"{party} refuses a set-up with {len(present)} silos")
 
     def query(self, party: str, task: QueryTask, present: tuple[str, ...], session: bytes) -> Query:
@@ -98,7 +98,7 @@ class RunSettings:
         if not whole or not 1 <= task.round <= self.rounds:
             raise RefusedError(f"{party} refuses round {task.round}: the run has {self.rounds}")
         queries = self._queries(task.round, present)
-        repeats = 0 if self.aggregation.abort_policy.never_repeats else task.repeats
+        repeats = 0 if self.aggregation.never_repeats else task.repeats
         if not 0 <= task.place < len(queries) or repeats or not 0 <= task.repeats < 2**20:
             raise RefusedError(f"{party} refuses query {task.place} of round {task.round}")
         query = self.rehearsed.get((task.round, task.place), queries[task.place])

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import SumNoise
-from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.request import Request
 from fedpriv.rounds.contributors import Users
 from fedpriv.training.description import Recipe, Training
 
@@ -22,9 +21,6 @@ class MyDpFedAvg(Algorithm):
     @property
     def contributors(self):
         return Users(rate=self.rate)
-
-    def targets(self, federation):
-        return (Target("user", ADD_REMOVE),)
 
     def requests(self, round, plan):
         return (Request(SumNoise()),)

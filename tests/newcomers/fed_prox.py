@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import NoNoise
-from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.request import Request
 from fedpriv.rounds.contributors import Silos
 from fedpriv.training.description import Recipe, Training
 
@@ -18,9 +17,6 @@ class MyFedProx(Algorithm):
 
     label = "my FedProx"
     contributors = Silos(pooled=True)
-
-    def targets(self, federation):
-        return (Target("user", ADD_REMOVE),)
 
     def requests(self, round, plan):
         return (Request(NoNoise()),)

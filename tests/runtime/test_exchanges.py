@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.aggregation.base import AbortPolicy
 from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
 from fedpriv.rounds.query import Asked, SiloReport, events_of
 from fedpriv.runtime import PreparedRun, prepare
@@ -37,9 +36,7 @@ class Scripted:
 
 def scripted(*tries):
     """A run of four silos, of which two are enough."""
-    aggregation = SimpleNamespace(
-        helpers=("server",), abort_policy=AbortPolicy(continues_with=lambda left: left >= 2)
-    )
+    aggregation = SimpleNamespace(helpers=("server",), continues_with=lambda left: left >= 2)
     settings = SimpleNamespace(aggregation=aggregation, silos=("silo0", "silo1", "silo2", "silo3"))
     return PreparedRun(settings, Scripted([*tries]), None, None, None)
 
@@ -136,7 +133,7 @@ def test_a_method_that_must_not_repeat_itself_is_told_how_often_it_failed(plain)
     [query] = plain.queries(1)
     plain.standing.failures = 2
     assert plain.addressed(query).exchange.repeats == 0
-    never = SimpleNamespace(abort_policy=AbortPolicy(never_repeats=True))
+    never = SimpleNamespace(never_repeats=True)
     plain.settings = replace(plain.settings, aggregation=never)
     assert plain.addressed(query).exchange.repeats == 2
 

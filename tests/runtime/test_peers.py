@@ -249,8 +249,8 @@ def test_peers_whose_groups_would_give_models_away_do_not_go_on():
     """Eight peers fall into two groups of four, and have no second partition: two iterations would
     determine models."""
     exp = experiment(*NINE, "algo=fedavg", "aggregation.least_peers=5")
-    assert not exp.aggregation.abort_policy.continues_with(8)
-    assert exp.aggregation.abort_policy.continues_with(9)
+    assert not exp.aggregation.continues_with(8)
+    assert exp.aggregation.continues_with(9)
     results, _ = rounds_of(exp, *silent_from(2))
     assert [result.aborted is None for result in results] == [True, False, False]
 

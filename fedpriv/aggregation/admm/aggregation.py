@@ -42,7 +42,6 @@ from fedpriv.aggregation.admm.knowledge import first_leak
 from fedpriv.aggregation.admm.peer import AdmmPeer
 from fedpriv.aggregation.admm.settings import LEAST_GROUP, AdmmSettings
 from fedpriv.aggregation.base import (
-    AbortPolicy,
     CohortSize,
     HelperProtocol,
     require_setting,
@@ -63,9 +62,7 @@ class Admm(AdmmSettings):
     Its settings are those of `AdmmSettings`.
     """
 
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        return ()
+    helpers = ()
 
     def cohort_size(self, n_invited: int) -> CohortSize:
         allowed = f"needs {LEAST_GROUP} or more silos, not {n_invited}"
@@ -74,20 +71,11 @@ class Admm(AdmmSettings):
             self._require_safe(n_invited)
         return CohortSize(n_invited)
 
-    @property
-    def abort_policy(self) -> AbortPolicy:
-        return AbortPolicy(
-            never_repeats=True, continues_with=self._continues_with, fewest=self.least_peers
-        )
+    never_repeats = True
 
-    def _continues_with(self, n_peers: int) -> bool:
-        if self.least_peers is None or n_peers < self.least_peers:
-            return False
-        try:
-            self.cohort_size(n_peers)
-        except ConfigError:
-            return False
-        return True
+    @property
+    def fewest(self) -> int | None:
+        return self.least_peers
 
     def _require_safe(self, n: int) -> None:
         """Raise ConfigError for settings that need `beyond_safe`."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.aggregation.admm.averaging import Averaging
-from fedpriv.aggregation.base import Respond, encoding_of, invited_silos
+from fedpriv.aggregation.base import Respond, encoding_of
 from fedpriv.aggregation.weighted import COUNTS, MAX_RECORDS, WeightedSilo
 from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.errors import AggregationAbortedError
@@ -90,7 +90,7 @@ class AdmmPeer(WeightedSilo):
         streams = query.streams.secret(query.stream("dual variable"), query.round, self.name)
         dual = streams.random(query.size)
         post = query.post(self.name, self.signer)
-        peers = invited_silos(query)
+        peers = query.silos
         exchange = _Exchange(
             post,
             self.aggregation,

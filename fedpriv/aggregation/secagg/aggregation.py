@@ -68,7 +68,6 @@ from fedpriv.aggregation.base import (
     CohortSize,
     Respond,
     awaited_broadcast,
-    invited_silos,
     require_setting,
     server_trust,
 )
@@ -330,7 +329,7 @@ class SecAggSilo(WeightedSilo):
             # Called late: the result would wait in memory.
             trained=trained,
             vector=made.pop,
-            invited=invited_silos(query),
+            invited=query.silos,
         )
         yield from member.run()
 
@@ -353,7 +352,7 @@ class SecAggServer(WeighingServer):
             query,
             post=query.post(SERVER, self.signer),
             terms=self.aggregation.terms(query, digest_of(broadcast)),
-            invited=sorted(invited_silos(query)),
+            invited=sorted(query.silos),
             draws=query.streams.secret(query.stream("silo sample"), query.round, SERVER),
             message=ring_message(query),
         )

@@ -320,9 +320,9 @@ def test_settings_that_give_models_away_are_refused(settings, n, why):
 
 def test_fewer_peers_go_on_where_that_is_safe():
     safe, unsafe = (Admm(preset=None, iterations=few, least_peers=9) for few in (4, 5))
-    assert [safe.abort_policy.continues_with(n) for n in (8, 9)] == [False, True]
-    assert not unsafe.abort_policy.continues_with(9)
-    assert not Admm(preset=None, iterations=4).abort_policy.continues_with(9)
+    assert [safe.continues_with(n) for n in (8, 9)] == [False, True]
+    assert not unsafe.continues_with(9)
+    assert not Admm(preset=None, iterations=4).continues_with(9)
 
 
 def test_weights_by_records_would_undo_a_bound():
