@@ -78,10 +78,10 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
     from fedpriv.mechanisms.binomial import Binomial
     from fedpriv.parties.party import Participant, Party, PartySpec
     from fedpriv.rounds.bounding import bounded
+    from fedpriv.rounds.contributors import RecordsInFull
     from fedpriv.rounds.local_job import LocalJob
     from fedpriv.rounds.plan import Federation
-    from fedpriv.rounds.query import Broadcast, Exchange, Query, SetUp
-    from fedpriv.rounds.weighting import RecordsInFull
+    from fedpriv.rounds.query import Broadcast, Exchange, Query, SetUpTask
     from fedpriv.training.contributions import Contributions, ContributionStats
     from fedpriv.util.streams import Streams
 
@@ -143,11 +143,11 @@ def exchange(case: Case, system: bool) -> tuple[float, float, float]:
 
     silos = {name: aggregation.silo(name, names, weighting) for name in names}
     helpers = {name: aggregation.helper(name, names, weighting) for name in aggregation.helpers}
-    task = SetUp(query.exchange.session, case.records)
+    task = SetUpTask(query.exchange.session, ())
     counts = np.ones(case.records, dtype=np.int64)
     run(
         {name: silo.setup(task, counts) for name, silo in silos.items()}
-        | {name: helper.setup(task) for name, helper in helpers.items()}
+        | {name: helper.setup(task, case.records) for name, helper in helpers.items()}
     )
     since = time.process_time()
     asked = {

@@ -12,8 +12,8 @@ from fedpriv.crypto.roster import Identity, new_identities
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import Participant, Party, PartySpec, silo_name
 from fedpriv.parties.post import Post, contents
-from fedpriv.rounds.query import Broadcast, Exchange, SetUp
-from fedpriv.rounds.weighting import UniformWeighting, Weighting
+from fedpriv.rounds.contributors import UniformWeighting, Weighting
+from fedpriv.rounds.query import Broadcast, Exchange, SetUpTask
 from fedpriv.testing.faults import Faulty
 
 SESSION = b"s" * 16
@@ -69,13 +69,14 @@ class Protocols:
 
     def setup(self, counts: np.ndarray) -> dict[str, Party]:
         """The set-up's parties. counts: (n_silos, n_units) int64."""
-        task = SetUp(SESSION, counts.shape[1])
+        task = SetUpTask(SESSION, ())
         for name, member in self.members.items():
             member.signer = SIGNERS[name] = self.identities[name].signer(b"settings", SESSION)
         parties = {
             name: self.members[name].setup(task, own) for name, own in zip(self.names, counts)
         }
-        return parties | {name: self.members[name].setup(task) for name in self.aggregation.helpers}
+        helpers = self.aggregation.helpers
+        return parties | {name: self.members[name].setup(task, counts.shape[1]) for name in helpers}
 
     def ready(self, counts: np.ndarray) -> Protocols:
         """Run the set-up."""

@@ -20,10 +20,10 @@ from fedpriv.errors import ConfigError, require
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.query import Broadcast, Query, SetUpTask
 
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
@@ -61,7 +61,7 @@ class SiloProtocol(ABC):
     signer: Signer = CHECKSUM
 
     @abstractmethod
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUpTask, counts: np.ndarray) -> Party:
         """Take part in the exchange before the first round.
 
         counts: this silo's records per unit, (n_units,) int64.
@@ -87,9 +87,12 @@ class HelperProtocol(ABC):
 
     signer: Signer = CHECKSUM
 
-    def setup(self, task: SetUp) -> Party:
+    def setup(self, task: SetUpTask, n_units: int) -> Party:
         """Take part in the exchange before the first round. By default there is nothing to
-        exchange."""
+        exchange.
+
+        n_units: number of contributors: users, silos or records.
+        """
         yield {}
 
     @abstractmethod

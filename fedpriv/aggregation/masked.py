@@ -51,10 +51,10 @@ from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Post, Serial, blaming
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.query import Broadcast, Query, SetUpTask, Total
 from fedpriv.util.work import Work
 
 SILENT = "no silo tells the server its share of the noise"
@@ -87,7 +87,7 @@ class MaskedSilo(WeightedSilo):
     spent: Serial = field(init=False)
     told: bytes = field(init=False, default=b"")
 
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUpTask, counts: np.ndarray) -> Party:
         yield from super().setup(task, counts)
         post = task.post(self.name, self.signer)
         private = PrivateKey.generate()

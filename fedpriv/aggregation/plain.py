@@ -31,10 +31,10 @@ from fedpriv.aggregation.weighted import (
 )
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.schema import Array
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, Total
-from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.work import Work
 
 

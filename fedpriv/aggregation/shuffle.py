@@ -44,10 +44,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected
 from fedpriv.parties.schema import Array
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, Total
-from fedpriv.rounds.weighting import Weighting
 from fedpriv.util.streams import branch
 from fedpriv.util.work import Work
 

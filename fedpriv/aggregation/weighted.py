@@ -32,10 +32,10 @@ from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Parts, Raw, Schema, Table
 from fedpriv.parties.signer import Signer
+from fedpriv.rounds.contributors import Weighting, bounded_weights
 from fedpriv.rounds.local_job import LocalJob, OneRow
 from fedpriv.rounds.one_row import bounded_matrix
-from fedpriv.rounds.query import Broadcast, Query, SetUp
-from fedpriv.rounds.weighting import Weighting, bounded_weights
+from fedpriv.rounds.query import Broadcast, Query, SetUpTask
 from fedpriv.util.pieces import pieces
 from fedpriv.util.work import Work
 
@@ -70,7 +70,7 @@ class WeightedSilo(SiloProtocol):
     weighting: Weighting
     weights: np.ndarray = field(init=False)
 
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUpTask, counts: np.ndarray) -> Party:
         """Compute the weights, or send the counts and receive the weights. Raises
         AggregationAbortedError for weights that cannot be right."""
         if not self.weighting.needs_counts:
@@ -218,18 +218,18 @@ class WeighingServer(HelperProtocol):
     silos: tuple[str, ...]
     weighting: Weighting
 
-    def setup(self, task: SetUp) -> Party:
+    def setup(self, task: SetUpTask, n_units: int) -> Party:
         post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(task, post)
+        weights = yield from self.weights_of_silos(n_units, post)
         if weights:
             yield from post.send(WEIGHTS, weights)
 
-    def weights_of_silos(self, task: SetUp, post: Post) -> Generator[Mail, Mail, Mail]:
+    def weights_of_silos(self, n_units: int, post: Post) -> Generator[Mail, Mail, Mail]:
         """Each silo's weights, from the counts of all silos; empty where silos compute them. Raises
         ValueError for weights beyond the sensitivity bound."""
         if not self.weighting.needs_counts:
             return {}
-        schema = Array(np.int64, (task.n_units,), low=0, high=MAX_RECORDS)
+        schema = Array(np.int64, (n_units,), low=0, high=MAX_RECORDS)
         counts = yield from post.receive_all(Expected(COUNTS, schema, self.silos))
         table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
         return dict(zip(self.silos, bounded_weights(table)))
@@ -238,9 +238,9 @@ class WeighingServer(HelperProtocol):
 class KeyPassingServer(WeighingServer):
     """A server that also passes the silos' public keys on to all of them."""
 
-    def setup(self, task: SetUp) -> Party:
+    def setup(self, task: SetUpTask, n_units: int) -> Party:
         post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(task, post)
+        weights = yield from self.weights_of_silos(n_units, post)
         keys = yield from received_keys(post, self.silos, (WEIGHTS, weights))
         yield from post.send(KEYS, dict.fromkeys(self.silos, keys))
 

@@ -42,8 +42,7 @@ from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.record_method import BatchMethod
-from fedpriv.certificates.drift import convex_drift, touches
-from fedpriv.certificates.noise import StepNoise, Steps
+from fedpriv.certificates.noise import StepNoise, Steps, convex_drift, touches
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism

@@ -53,8 +53,7 @@ import numpy as np
 
 from fedpriv.algorithms.base import idle_noise
 from fedpriv.algorithms.record_method import RecordMethod
-from fedpriv.certificates.drift import Drift
-from fedpriv.certificates.noise import StepNoise, Steps
+from fedpriv.certificates.noise import Drift, StepNoise, Steps
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism

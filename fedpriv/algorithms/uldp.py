@@ -37,11 +37,10 @@ from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.certificates.sampling import Coins
 from fedpriv.errors import require, require_positive
-from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.contributors import WEIGHTINGS, Users
 from fedpriv.rounds.plan import UPDATE, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
-from fedpriv.rounds.weighting import WEIGHTINGS
 from fedpriv.training.description import Recipe
 from fedpriv.training.optimizers import Sgd
 

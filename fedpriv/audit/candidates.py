@@ -17,10 +17,9 @@ from fedpriv.accountants.events import Event
 from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
 from fedpriv.data.allocation import Allocation
 from fedpriv.parties.party import silo_name
-from fedpriv.rounds.contributors import Contributors
+from fedpriv.rounds.contributors import Contributors, OwnWeighting
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.user_groups import members
-from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +14,33 @@ from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.errors import require
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
-from fedpriv.util.collection import collect_rarely
 from fedpriv.util.work import Work, run_all
+
+OBJECTS = 100
+"""Objects that one party of an exchange makes before it is done."""
+
+_lock = threading.Lock()
+
+
+def collect_rarely(parties: int) -> Callable[[], None]:
+    """Begin a search for cycles only after as many new objects as this many parties make. Returns
+    the function that ends this.
+
+    Each search reads all that live: a step of ten thousand parties would spend half of its time in
+    searches that find nothing. Memory that no cycle holds is free at once, as ever. Only the first
+    call of a process has an effect, until it ends.
+    """
+    if not _lock.acquire(blocking=False):
+        return lambda: None
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], OBJECTS * parties), *before[1:])
+
+    def end() -> None:
+        gc.set_threshold(*before)
+        _lock.release()
+
+    return end
+
 
 SHARED, CHECKED = "shared", "checked"
 """How signatures between parties of one process are treated."""

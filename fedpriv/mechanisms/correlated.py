@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fedpriv.errors import require
+from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.strategy import Strategy, optimised, square_root
-from fedpriv.mechanisms.training_noise import TrainingNoise
 
 STRATEGIES = ("optimised", "square_root")
 MOST_BANDS = 4096

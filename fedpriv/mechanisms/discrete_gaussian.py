@@ -19,8 +19,8 @@ from fedpriv.mechanisms.gaussian import EXACT, Gaussian, whole_share
 
 if TYPE_CHECKING:
     from fedpriv.encoding.base import Encoding
+    from fedpriv.mechanisms.base import TrainingNoise
     from fedpriv.mechanisms.discrete_sampling import Generator
-    from fedpriv.mechanisms.training_noise import TrainingNoise
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import numpy as np
 
 from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.encoding.fixed_point import UNBOUNDED_RANGE, FixedPoint
-from fedpriv.mechanisms.base import Mechanism, check_clip_and_noise
+from fedpriv.mechanisms.base import Mechanism, TrainingNoise, check_clip_and_noise
 from fedpriv.mechanisms.discrete_sampling import Generator, discrete_gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, whole_steps
-from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.util.pieces import pieces
 from fedpriv.util.streams import SystemGenerator
 

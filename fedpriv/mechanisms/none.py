@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from fedpriv.encoding.base import Encoding
+    from fedpriv.mechanisms.base import TrainingNoise
     from fedpriv.mechanisms.discrete_sampling import Generator
-    from fedpriv.mechanisms.training_noise import TrainingNoise
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NoMechanism(Mechanism):
         return np.zeros(size)
 
     def training_noise(self, sensitivity: float = 1.0) -> TrainingNoise:
-        from fedpriv.mechanisms.training_noise import TrainingNoise
+        from fedpriv.mechanisms.base import TrainingNoise
 
         return TrainingNoise(0.0)
 

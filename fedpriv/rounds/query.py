@@ -31,23 +31,27 @@ STATE_DIGEST = 32
 """Length of the digest of a state, in bytes."""
 
 
-@dataclass(frozen=True)
-class SetUp:
-    """The exchange before the first query, and after a party was lost.
+SESSION_BYTES = 16
+"""Length of a session's name: 8 bytes of time in nanoseconds, big-endian, and 8 random bytes."""
 
-    session: 16 bytes that identify all messages up to the next set-up.
-    n_units: number of contributors: users, silos or records.
+
+@register
+@dataclass(frozen=True)
+class SetUpTask:
+    """Asks for the exchange before the first query, and after a party was lost. What a party is not
+    told here it knows from its own settings.
+
+    session: 16 bytes that identify all messages up to the next set-up; larger than the one before.
+    silos: names of the silos that take part.
     state: arrays of the state that silos continue from if no helper holds it; None: a helper does.
     aborted: round and place of the last query if it had no sum. Each silo undoes what it stored in
         that query.
-    silos: names of the silos that take part; empty: all.
     """
 
     session: bytes
-    n_units: int
-    state: Mapping[str, np.ndarray] | None = None
+    silos: tuple[str, ...]
+    state: dict[str, np.ndarray] | None = None
     aborted: Serial | None = None
-    silos: tuple[str, ...] = ()
 
     def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
@@ -236,6 +240,23 @@ class Broadcast:
         if type(self.vectors) is dict:  # from another process, anything may come
             object.__setattr__(self, "vectors", read_only_values(self.vectors))
         object.__setattr__(self, "sampled", read_only(self.sampled))
+
+
+@register
+@dataclass(frozen=True)
+class QueryTask:
+    """Asks for one query, which a party knows from its own settings.
+
+    round: number of the round, from 1.
+    place: of the query in its round, from 0.
+    repeats: as in `Exchange`.
+    broadcast: what a helper sends down. Where no helper is, the sample of users alone; None: all.
+    """
+
+    round: int
+    place: int
+    repeats: int = 0
+    broadcast: Broadcast | None = None
 
 
 @register

@@ -12,8 +12,7 @@ from fedpriv.crypto.roster import Identity
 from fedpriv.errors import AggregationAbortedError, RefusedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, claims
-from fedpriv.rounds.query import SUMMED, Broadcast, Query, SetUp, Summed
-from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.rounds.query import SUMMED, Broadcast, Query, QueryTask, SetUpTask, Summed
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.util.work import Work
 
@@ -65,8 +64,7 @@ class HelperParticipant(WorkingParticipant):
         self.present = task.silos
         self.session = task.session
         self.protocol.signer = self.identity.signer(self.settings.digest, task.session)
-        own = SetUp(task.session, self.settings.n_units, None, task.aborted, task.silos)
-        return (yield from self.protocol.setup(own))
+        return (yield from self.protocol.setup(task, self.settings.n_units))
 
     def answer(self, query: Query, broadcast: Broadcast) -> Party:
         total = yield from self.protocol.query(query, broadcast)

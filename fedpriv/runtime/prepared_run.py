@@ -21,9 +21,17 @@ from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Broadcast, Query, SiloReport, SiloState, Total
+from fedpriv.rounds.query import (
+    SESSION_BYTES,
+    Broadcast,
+    Query,
+    QueryTask,
+    SetUpTask,
+    SiloReport,
+    SiloState,
+    Total,
+)
 from fedpriv.rounds.state import State
-from fedpriv.rounds.tasks import SESSION_BYTES, QueryTask, SetUpTask
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.runtime.identity import RunIdentity
 from fedpriv.runtime.run_settings import RunSettings

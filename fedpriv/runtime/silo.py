@@ -34,14 +34,14 @@ from fedpriv.rounds.query import (
     Broadcast,
     PendingState,
     Query,
-    SetUp,
+    QueryTask,
+    SetUpTask,
     SiloReport,
     SiloState,
     Total,
 )
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
@@ -146,8 +146,7 @@ class SiloParticipant(WorkingParticipant):
         counts = self.algo.contributors.counts(
             self.silo.index, self.silo.data, self.silo.plan.federation
         )
-        own = SetUp(task.session, self.settings.n_units, task.state, task.aborted, task.silos)
-        return (yield from self.protocol.setup(own, counts))
+        return (yield from self.protocol.setup(task, counts))
 
     def _undo_aborted(self, task: SetUpTask) -> None:
         """Restore the state before a query without a sum. This silo may have seen a sum that no

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedpriv.errors import RefusedError
 from fedpriv.parties.post import Serial
-from fedpriv.rounds.tasks import SESSION_BYTES
+from fedpriv.rounds.query import SESSION_BYTES
 
 SET_UP, QUERY = "setup", "query"
 SPARE_SET_UPS = 8

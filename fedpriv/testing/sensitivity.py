@@ -32,7 +32,7 @@ from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
 from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
 from fedpriv.certificates.request import Noise, ObservedRelease, Target, observed_releases
 from fedpriv.errors import MisfitError
-from fedpriv.mechanisms.training_noise import TrainingNoise
+from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.state import State

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
-from fedpriv.mechanisms.training_noise import TrainingNoise
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats

@@ -16,7 +16,7 @@ SOURCES = (
     "fedpriv/rounds/contributors.py",
     "fedpriv/rounds/plan.py",
     "fedpriv/rounds/query.py",
-    "fedpriv/rounds/weighting.py",
+    "fedpriv/rounds/contributors.py",
     "fedpriv/aggregation",
     "fedpriv/crypto",
     "fedpriv/parties",
@@ -98,7 +98,7 @@ FURTHER = (
         "algorithms/test_uldp_group.py",
     ),
     ("fedpriv/rounds/contributors.py", "certificates/test_derive.py algorithms/test_uldp.py"),
-    ("fedpriv/rounds/weighting.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
+    ("fedpriv/rounds/contributors.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
     ("fedpriv/runs/journal.py", "runs/test_resumed_state.py"),
     ("fedpriv/runs/checkpoint.py", "runs/test_resumed_state.py"),
     (

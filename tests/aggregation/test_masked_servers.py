@@ -28,7 +28,7 @@ from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import Broadcast, SetUp
+from fedpriv.rounds.query import Broadcast, SetUpTask
 
 SIZE = 2
 MODELS = [Broadcast({"params": np.full(SIZE, value)}) for value in (0.0, 1.0)]
@@ -55,7 +55,7 @@ class Coalition:
     def set_up(self, number):
         """One set-up, in which the server lies now and then."""
         session = bytes([number]) * 16
-        task = SetUp(session, 1)
+        task = SetUpTask(session, ())
         parties, own = {}, {}
         for name in self.protocols.names:
             member = self.protocols[name]

@@ -12,8 +12,8 @@ from fedpriv.aggregation.base import MESSAGE, SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.weighted import WEIGHTS
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime import prepare
 
 SILOS = ("silo0", "silo1", "silo2")

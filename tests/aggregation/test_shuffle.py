@@ -15,10 +15,10 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle, level_encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.mechanisms.binomial import Binomial
+from fedpriv.rounds.contributors import RecordsInFull
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.query import events_of
-from fedpriv.rounds.weighting import RecordsInFull
 from fedpriv.runtime import prepare
 from fedpriv.testing import check_algorithm, noise_checks
 from fedpriv.testing.experiments import experiment

@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.ledger import Ledger, headline, headlines
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.algorithms.listed_groups import listed_groups
+from fedpriv.algorithms.budgets import listed_groups
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import user_epsilons

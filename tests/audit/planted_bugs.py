@@ -18,9 +18,8 @@ from fedpriv.certificates import noise
 from fedpriv.certificates.request import ObservedRelease, Row
 from fedpriv.mechanisms.base import clipped_rows
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.rounds.contributors import Users
+from fedpriv.rounds.contributors import UniformWeighting, Users
 from fedpriv.rounds.mixing import Past
-from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.runtime.silo import SiloWork
 from fedpriv.training import dp_sgd, noisy_sgd
 from fedpriv.training.batch_sums import BatchSums

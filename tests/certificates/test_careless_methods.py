@@ -21,10 +21,9 @@ from fedpriv.data.allocate import Allocator
 from fedpriv.data.stability import LOADED, OWN_USERS, Stability
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.rounds.contributors import RecordVectors, Silos, Users
+from fedpriv.rounds.contributors import RecordsInFull, RecordVectors, Silos, UniformWeighting, Users
 from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.user_groups import UserGroup
-from fedpriv.rounds.weighting import RecordsInFull, UniformWeighting
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runs.records import labels_of

@@ -14,9 +14,9 @@ from dp_accounting import (
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.derive import ROUNDED_ALIKE, plan_queries
-from fedpriv.certificates.drift import Drift
 from fedpriv.certificates.noise import (
     DpSgdNoise,
+    Drift,
     NoNoise,
     OwnNoise,
     SiloNoise,
@@ -29,9 +29,15 @@ from fedpriv.certificates.sampling import OnePass, Poisson, WithoutReplacement
 from fedpriv.data.stability import DRAWN_BY_PLACE, OF_EACH_USER, Stability, truncation
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
-from fedpriv.rounds.contributors import RecordVectors, Silos, Users
+from fedpriv.rounds.contributors import (
+    RecordVectors,
+    RecordWeighting,
+    Silos,
+    UniformWeighting,
+    Users,
+    Weighting,
+)
 from fedpriv.rounds.plan import Federation, Observer, Plan, QueryParameters, ThreatModel
-from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
 from fedpriv.util.streams import Streams
 
 NOISE = 5.0

@@ -24,9 +24,9 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.contributors import RecordWeighting, UniformWeighting, Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Broadcast, Total
-from fedpriv.rounds.weighting import RecordWeighting, UniformWeighting, Weighting
 from fedpriv.training.contributions import Contributions
 
 SILOS, USERS, SIZE = 3, 6, 5

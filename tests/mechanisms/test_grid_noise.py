@@ -19,10 +19,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
 from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
+from fedpriv.rounds.contributors import WEIGHTINGS
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.query import Broadcast
-from fedpriv.rounds.weighting import WEIGHTINGS
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams, SystemGenerator
 

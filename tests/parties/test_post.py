@@ -22,9 +22,9 @@ from fedpriv.parties.post import Expected, Message, Post, at_fault, blaming, cla
 from fedpriv.parties.schema import Raw
 from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import SUMMED, Summed
-from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
 

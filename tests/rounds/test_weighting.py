@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedpriv.rounds.weighting import (
+from fedpriv.rounds.contributors import (
     WEIGHTINGS,
     OwnWeighting,
     RecordsInFull,

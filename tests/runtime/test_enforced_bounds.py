@@ -12,7 +12,7 @@ from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.schema import Array
 from fedpriv.parties.signer import Checksum
-from fedpriv.rounds.weighting import RecordWeighting
+from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, alter
 from fedpriv.testing.noise_checks import total

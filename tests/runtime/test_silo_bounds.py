@@ -19,9 +19,8 @@ from fedpriv.parties.signer import CHECKSUM
 from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Asked, Query, Summed, Total
+from fedpriv.rounds.query import SUMMED, Asked, Query, QueryTask, SetUpTask, Summed, Total
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.rounds.tasks import QueryTask, SetUpTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.helper import HelperParticipant, SumMembership
 from fedpriv.runtime.prepared_run import next_session

@@ -5,7 +5,7 @@ import itertools
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fedpriv.settings import sweep_composer as composer
+from fedpriv.settings import compose as composer
 from fedpriv.settings.compose import CommandLine, compose_jobs, each_job
 from fedpriv.settings.words import conf_dir
 

@@ -27,7 +27,7 @@ from fedpriv.certificates.request import Request, Target
 from fedpriv.rounds.contributors import Users
 from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Recipe
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.rounds.contributors import Weighting
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.topology.design import SEED, designed
+from fedpriv.topology.design import (
+    POLYNOMIALS,
+    SEED,
+    designed,
+    known_starter,
+    line_partitions,
+    product,
+    starters,
+)
 from fedpriv.topology.groups import check, group_sizes, most_partitions
 from fedpriv.topology.randomised import best_randomised, randomised
-from fedpriv.topology.starters import known_starter, starters
-from fedpriv.topology.transversal import POLYNOMIALS, line_partitions, product
 
 TRIPLES = [n for n in range(3, 61, 3) if n not in (12, 18)]
 FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 56, 60]

@@ -12,8 +12,7 @@ from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.engines.descriptions import describe, restore
 from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode
-from fedpriv.rounds.query import Exchange
-from fedpriv.rounds.tasks import QueryTask, SetUpTask
+from fedpriv.rounds.query import Exchange, QueryTask, SetUpTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.testing import experiment

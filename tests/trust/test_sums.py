@@ -21,8 +21,8 @@ from fedpriv.aggregation.weighted import WEIGHTS
 from fedpriv.crypto.paillier.keys import generate_key
 from fedpriv.crypto.paillier.modulus_proof import check_modulus, prove_modulus
 from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.weighting import RecordWeighting
 
 pytestmark = pytest.mark.slow
 

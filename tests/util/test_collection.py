@@ -4,9 +4,8 @@ import gc
 import subprocess
 import sys
 
-from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.engines.inprocess import OBJECTS, InProcessSession, collect_rarely
 from fedpriv.parties.party import Participant, PartySpec
-from fedpriv.util.collection import OBJECTS, collect_rarely
 
 
 def test_the_first_call_sets_the_threshold_and_ends_it():

@@ -8,8 +8,8 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.weighted import WeightedSilo
 from fedpriv.encoding.fixed_point import FixedPoint, OutOfRangeError
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.rounds.contributors import UniformWeighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.weighting import UniformWeighting
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.pieces import PIECE, pieces
 from tests.queries import query_for

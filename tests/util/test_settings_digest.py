@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.runtime.run_settings import RunSettings
+from fedpriv.runtime.run_settings import RunSettings, settings_digest
 from fedpriv.testing import experiment
-from fedpriv.util.settings_digest import settings_digest
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -48,8 +48,8 @@ from fedpriv.aggregation.base import (
 )
 from fedpriv.aggregation.weighted import PINNED
 from fedpriv.errors import ConfigError, require
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
-from fedpriv.rounds.weighting import Weighting
 
 if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism

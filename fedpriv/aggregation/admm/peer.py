@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.base import Respond, encoding_of
 from fedpriv.aggregation.weighted import COUNTS, MAX_RECORDS, WeightedSilo
 from fedpriv.encoding.fixed_point import FixedPoint
@@ -25,12 +24,44 @@ from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial
 from fedpriv.parties.schema import Array, Raw, Schema, Series
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
-from fedpriv.rounds.weighting import bounded_weights
+from fedpriv.rounds.contributors import bounded_weights
+from fedpriv.rounds.query import Broadcast, Query, SetUpTask, Total
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.admm.settings import AdmmSettings
     from fedpriv.topology.groups import Partitions
+
+
+@dataclass
+class Averaging:
+    """The variables of ADMM, all of shape (d,).
+
+    vector: the peer's own, w.
+    dual: lambda, uniform on [0, 1) at first.
+    z: the average so far, which all peers know.
+    x: the peer's own estimate.
+    """
+
+    vector: np.ndarray
+    dual: np.ndarray
+    z: np.ndarray = field(init=False)
+    x: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.z = np.zeros_like(self.vector)
+
+    def message(self, rho: float) -> np.ndarray:
+        """Minimise over x; return y of the next iteration."""
+        self.x = (2 * self.vector - self.dual + rho * self.z) / (2 + rho)
+        return self.x + self.dual / rho
+
+    def take(self, z: np.ndarray, rho: float) -> float:
+        """Continue with the new z; return how far its coordinates have moved at most."""
+        step = float(np.abs(z - self.z).max(initial=0.0))
+        self.dual = self.dual + rho * (self.x - z)
+        self.z = z
+        return step
+
 
 Y, SHARE, PARTIAL, SUM, RELAY, CHECK = "y", "share", "partial", "sum", "relay", "check"
 """Phases of an iteration, before its number."""
@@ -57,7 +88,7 @@ class AdmmPeer(WeightedSilo):
     done: bytes | None = None
     given_up: set[bytes] = field(default_factory=set)
 
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUpTask, counts: np.ndarray) -> Party:
         """Hear all present peers, and exchange counts if anything depends on them."""
         self.spent = (0, 0)
         present = task.silos or self.silos

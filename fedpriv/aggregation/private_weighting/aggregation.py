@@ -66,9 +66,9 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.encoding.slot_layout import SlotLayout
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.errors import require
+from fedpriv.rounds.contributors import RecordWeighting, Weighting
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Query
-from fedpriv.rounds.weighting import RecordWeighting, Weighting
 
 if TYPE_CHECKING:
     from fedpriv.mechanisms.base import Mechanism

@@ -29,7 +29,7 @@ from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Raw, Table
-from fedpriv.rounds.query import Broadcast, Query, SetUp, Total
+from fedpriv.rounds.query import Broadcast, Query, SetUpTask, Total
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
@@ -57,7 +57,7 @@ class PrivateWeightingServer(HelperProtocol):
     inverses: list[int] = field(default_factory=list)
     encrypted: bytes | None = None
 
-    def setup(self, task: SetUp) -> Party:
+    def setup(self, task: SetUpTask, n_units: int) -> Party:
         """Steps 1a to 1f: publish n with a proof; pass public keys and the sealed seed on; add up
         blinded counts; invert the totals.
 
@@ -67,7 +67,6 @@ class PrivateWeightingServer(HelperProtocol):
         key = generate_key(self.aggregation.key_bits)
         leader = self.silos[0]
         n = key.public.n
-        n_users = task.n_units
         post = task.post(SERVER, self.signer)
         keys = yield from received_keys(post, self.silos)
         proof = prove_modulus(key, task.session)
@@ -75,12 +74,12 @@ class PrivateWeightingServer(HelperProtocol):
         sealed = Expected(SEED, Table(self.silos[1:], Raw(SEALED_SEED)), (leader,))
         received = yield from post.exchange_all(KEYS, down, sealed)
         seeds = {name: received[leader].get(name) for name in self.silos}
-        blinded = Expected(COUNTS, Raw(n_users * width(n)), self.silos)
+        blinded = Expected(COUNTS, Raw(n_units * width(n)), self.silos)
         counts = yield from post.exchange_all(SEED, seeds, blinded)
-        totals = [0] * n_users
+        totals = [0] * n_units
         for name in self.silos:
             with blaming(name):
-                totals = [(t + b) % n for t, b in zip(totals, from_bytes(counts[name], n, n_users))]
+                totals = [(t + b) % n for t, b in zip(totals, from_bytes(counts[name], n, n_units))]
         refuse_none(totals)
         self.key = key
         self.inverses = [int(invert(total, n)) for total in totals]

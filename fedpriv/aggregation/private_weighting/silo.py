@@ -1,10 +1,12 @@
 """A silo's part in private weighting: blinded counts once, then in every query its users' weighted
-sum, encrypted."""
+sum, encrypted.
+"""
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,7 +23,6 @@ from fedpriv.aggregation.base import (
     encoding_of,
 )
 from fedpriv.aggregation.private_weighting.counts import refuse_many
-from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     choices,
@@ -49,17 +50,41 @@ from fedpriv.crypto.paillier.keys import EncryptionKey
 from fedpriv.crypto.paillier.modulus_proof import check_modulus, proof_bytes
 from fedpriv.crypto.paillier.residues import TABLES_PAY, PublishedResidues, TableResidues
 from fedpriv.crypto.prg import KEY_BYTES
-from fedpriv.crypto.uniform_integers import integers_below, to_bytes
+from fedpriv.crypto.uniform_integers import integers_below, shared_bytes, shared_integers, to_bytes
 from fedpriv.encoding.slot_layout import lcm_up_to
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
 from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
-from fedpriv.rounds.query import Query, SetUp
+from fedpriv.rounds.query import Query, SetUpTask
 from fedpriv.training.contributions import Contributions
 
 if TYPE_CHECKING:
     from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
+
+
+def blind(n: int, seed: bytes, user: int) -> int:
+    """r_u: uniform among 1..n-1 without a divisor in common with n."""
+    read = shared_bytes(seed, digest("private weighting blind", n, user))
+    while math.gcd(r := integers_below(n, 1, read)[0], n) != 1:
+        pass
+    return r
+
+
+def cancelling_masks(
+    *, n: int, count: int, name: str, seeds: Mapping[str, bytes], purpose: bytes
+) -> list[int]:
+    """Masks of silo `name` for `count` numbers modulo n. They are uniform for a party that lacks
+    one of its pairs' seeds, and zero in the sum over all silos.
+
+    seeds: by peer.
+    purpose: must never mask two different lists.
+    """
+    sums = [0] * count
+    for peer, seed in seeds.items():
+        masks = shared_integers(n, count, seed=seed, purpose=purpose)
+        sums = [s + m if peer > name else s - m for s, m in zip(sums, masks)]
+    return sums
 
 
 @dataclass(repr=False)
@@ -90,7 +115,7 @@ class PrivateWeightingSilo(SiloProtocol):
     powers: dict[int, mpz] = field(default_factory=dict)
     powers_of: bytes = b""
 
-    def setup(self, task: SetUp, counts: np.ndarray) -> Party:
+    def setup(self, task: SetUpTask, counts: np.ndarray) -> Party:
         """Steps 1a to 1e: agree on seeds with every other silo and on the common seed R; send
         blinded, masked counts.
 

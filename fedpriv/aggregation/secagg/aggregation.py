@@ -87,10 +87,10 @@ from fedpriv.crypto.signatures import Ed25519Signer
 from fedpriv.errors import require
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Party
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query
-from fedpriv.rounds.weighting import Weighting
 
 FIXED_BEFORE = "who does is fixed before a query's keys are"
 ROUNDING = 1e-9

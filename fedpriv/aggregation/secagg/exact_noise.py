@@ -52,10 +52,10 @@ from fedpriv.errors import require
 from fedpriv.mechanisms.removable_noise import SECRET_BYTES, RemovableNoise
 from fedpriv.parties.post import blaming
 from fedpriv.parties.schema import Maybe, Names, Parts, Raw, Schema, Table
+from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import ThreatModel
 from fedpriv.rounds.query import Query
-from fedpriv.rounds.weighting import Weighting
 
 
 @dataclass(frozen=True)

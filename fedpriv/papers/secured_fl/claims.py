@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.aggregation.admm.averaging import Averaging
 from fedpriv.aggregation.admm.knowledge import first_leak
+from fedpriv.aggregation.admm.peer import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.topology.design import designed
 from fedpriv.topology.groups import partition

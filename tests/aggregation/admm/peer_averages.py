@@ -11,8 +11,8 @@ from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.contributors import OwnWeighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.weighting import OwnWeighting
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
 

@@ -9,7 +9,7 @@ from parties_of_generators import dropping, run
 from peer_averages import SIZE, Peers, admm, vectors
 
 from fedpriv.aggregation.admm.aggregation import Admm
-from fedpriv.aggregation.admm.averaging import Averaging
+from fedpriv.aggregation.admm.peer import Averaging
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError, SilenceError

@@ -15,9 +15,9 @@ from fedpriv.aggregation.private_weighting.aggregation import PrivateWeighting
 from fedpriv.crypto.uniform_integers import integers_below
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Broadcast
-from fedpriv.rounds.weighting import RecordWeighting
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
 

@@ -245,7 +245,8 @@ def test_whichever_letter_of_a_query_is_lost_ends_it(rate):
 
 def test_what_is_not_installed_is_told_first(monkeypatch):
     monkeypatch.setattr(
-        "fedpriv.crypto.paillier.extra.find_spec", lambda name: None if name == "phe" else name
+        "fedpriv.aggregation.private_weighting.settings.find_spec",
+        lambda name: None if name == "phe" else name,
     )
     with pytest.raises(ConfigError, match=r"^aggregation=private_weighting: needs gmpy2 and phe"):
         small()

@@ -14,7 +14,7 @@ from scipy.stats import kstest
 
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.private_weighting import silo as silo_module
-from fedpriv.aggregation.private_weighting.integers import blind
+from fedpriv.aggregation.private_weighting.silo import blind
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
 from fedpriv.aggregation.weighted import KEYS
 from fedpriv.crypto.paillier.keys import DecryptionKey

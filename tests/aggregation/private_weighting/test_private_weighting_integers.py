@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from fedpriv.aggregation.base import encoding_of
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.private_weighting.integers import blind, cancelling_masks
+from fedpriv.aggregation.private_weighting.silo import blind, cancelling_masks
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.util.streams import SystemGenerator
 

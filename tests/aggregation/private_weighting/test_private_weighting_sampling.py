@@ -6,7 +6,6 @@ from scipy.stats import binom, binomtest, chisquare, fisher_exact, ks_2samp, kst
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.planner import Planner
-from fedpriv.aggregation.private_weighting.integers import blind
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     as_options,
@@ -16,6 +15,7 @@ from fedpriv.aggregation.private_weighting.sampling import (
     transfer_session,
 )
 from fedpriv.aggregation.private_weighting.server import REQUESTS, SEED
+from fedpriv.aggregation.private_weighting.silo import blind
 from fedpriv.aggregation.weighted import COUNTS, KEYS
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.crypto.uniform_integers import from_bytes

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from fedpriv.crypto.paillier.extra import require_extra
+from fedpriv.aggregation.private_weighting.settings import require_extra
 from fedpriv.errors import ConfigError
 
 
