@@ -27,7 +27,6 @@ from fedpriv.training.per_record import (
     RecordGradients,
     clip_factors,
     finite_norms,
-    most_numbers,
 )
 from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
@@ -137,13 +136,12 @@ class ClippedGradients:
             x, y = x.unsqueeze(1), y.unsqueeze(1)
             masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
         total = theta.new_zeros(len(theta), dtype=torch.float64)
-        size = max(1, most_numbers(theta.device) // len(theta))
-        for start in range(0, len(x), size):
-            rows = slice(start, start + size)
-            own_masks = {name: mask[rows] for name, mask in masks.items()}
-            found = gradients(theta, x[rows], y[rows], own_masks).double()
+        for piece in gradients.pieces(theta, x, y, masks):
+            found = piece.double()
             factors = clip_factors(found.norm(dim=1), self.clip, work.stats)
-            total += factors @ torch.where(factors.unsqueeze(1) > 0, found, 0.0)
+            if not factors.all():  # an infinite number times zero is none
+                found.masked_fill_((factors == 0).unsqueeze(1), 0.0)
+            total += factors @ found
         return total
 
 

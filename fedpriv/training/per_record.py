@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -27,12 +27,14 @@ Masks = Mapping[str, Tensor]
 """Each record's own dropout, (b, group, ...) by the names of buffers."""
 
 MAX_NUMBERS_IN_MEMORY = 2**24
-"""Numbers of per-record gradients in memory at once; a larger batch is summed in pieces."""
+"""Numbers of per-record gradients that a caller should ask for at once."""
 BYTES_A_NUMBER = 64
 """Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
 float32 and float64, and what they are computed from."""
-PIECE = 32
-"""Records of a piece on a processor. Kernels fill whole vectors with so many."""
+NUMBERS_OF_A_PIECE = 2**20
+"""Numbers of per-record gradients of a piece on a processor: they stay in its cache."""
+PIECES = (16, 256)
+"""The fewest and most groups of a piece: padding stays cheap, and small networks fill passes."""
 
 
 class RecordGradients:
@@ -55,7 +57,10 @@ class RecordGradients:
         self.task = task
         self.group = group
         self.model = fresh(model, shape, dtype).train()
-        self.piece = PIECE
+        self.size = sum(own.numel() for own in self.model.parameters())
+        fewest, most = PIECES
+        fit = NUMBERS_OF_A_PIECE // max(1, self.size)
+        self.piece = min(most, max(fewest, 1 << max(0, fit.bit_length() - 1)))
         network = captured(model, shape, dtype)
         chain = mapped(model, shape, dtype)
         self.compute: Callable[[Tensor, Tensor, Tensor, Masks], Tensor]
@@ -74,21 +79,24 @@ class RecordGradients:
         x: (b, group, ...).
         y: (b, group, ...).
         """
-        if not len(x):
-            return theta.new_zeros((0, len(theta)))
-        if self.hooked is not None:
-            load(self.model.to(theta.dtype), theta)
+        found = list(self.pieces(theta, x, y, masks))
+        return torch.cat(found) if found else theta.new_zeros((0, len(theta)))
+
+    def pieces(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Iterator[Tensor]:
+        """The same gradients, piece by piece."""
         on_gpu = x.device.type == "cuda"
-        size = len(x) if on_gpu else self.piece
-        found = []
-        with one_thread(not on_gpu), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of hooks, and of vmap's slow operations
-            for start in range(0, len(x), size):
-                stop = start + size
-                rows, labels = (_filled(own[start:stop], size) for own in (x, y))
-                dropped = {name: _filled(mask[start:stop], size) for name, mask in masks.items()}
-                found.append(self.compute(theta, rows, labels, dropped)[: len(x) - start])
-        return torch.cat(found)
+        size = max(1, _numbers_on_gpu(x.device) // self.size) if on_gpu else self.piece
+        for start in range(0, len(x), size):
+            rows = slice(start, start + size)
+            here = min(size, len(x) - start)
+            fill = here if on_gpu else size
+            dropped = {name: _filled(mask[rows], fill) for name, mask in masks.items()}
+            with one_thread(not on_gpu), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of hooks and of slow operations
+                if self.hooked is not None:
+                    load(self.model.to(theta.dtype), theta)
+                found = self.compute(theta, _filled(x[rows], fill), _filled(y[rows], fill), dropped)
+            yield found[:here]
 
     def _lead(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The gradient of each group's mean loss by its outputs (b, group, ...)."""
@@ -111,7 +119,8 @@ class RecordGradients:
             each = leaf.grad_sample
             if each is None:  # of a layer whose result nobody reads
                 each = leaf.new_zeros((len(outputs), *leaf.shape))
-            rows.append(each.reshape(len(x), self.group, -1).sum(1))
+            own = each.reshape(len(x), self.group, -1)
+            rows.append(own.squeeze(1) if self.group == 1 else own.sum(1))
             leaf.grad_sample = leaf.grad = None
         return torch.cat(rows, 1)
 
@@ -160,10 +169,8 @@ def _filled(rows: Tensor, length: int) -> Tensor:
     return torch.cat([rows, rows[:1].expand(more, *rows.shape[1:])]) if more > 0 else rows
 
 
-def most_numbers(device: torch.device) -> int:
-    """Numbers of per-record gradients in memory at once."""
-    if device.type != "cuda":
-        return MAX_NUMBERS_IN_MEMORY
+def _numbers_on_gpu(device: torch.device) -> int:
+    """Numbers of per-record gradients in a GPU's memory at once."""
     total: int = torch.cuda.get_device_properties(device).total_memory
     return total // BYTES_A_NUMBER
 
