@@ -7,6 +7,7 @@ two hundred rounds on these tables.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from fedpriv.models.tasks import Classification
 from fedpriv.util.streams import Streams
 
 
+@cache
 def bundled(name: str, *, header: bool) -> tuple[np.ndarray, np.ndarray]:
     """Features (n, d) and labels (n,), float64, of a file in scikit-learn's data folder. The last
     column holds the labels. Raises DataError if scikit-learn lacks the file."""
@@ -27,6 +29,7 @@ def bundled(name: str, *, header: bool) -> tuple[np.ndarray, np.ndarray]:
     if not path.exists():
         raise DataError(f"{path}: missing; install another version of scikit-learn")
     table = np.loadtxt(path, delimiter=",", skiprows=int(header), dtype=np.float64)
+    table.setflags(write=False)
     return table[:, :-1], table[:, -1]
 
 

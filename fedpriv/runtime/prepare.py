@@ -80,7 +80,7 @@ def prepare(
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
-    network, params = _initial_network(exp)
+    network, params = _initial_network(exp, device)
     device, trainer = _trained_by(exp, network.module, params, device)
     loaded = load(exp.data, exp.streams)
     allocation, federation = _allocated(exp, loaded.corpus)
@@ -317,7 +317,12 @@ def home_silos(test: Records, allocation: Allocation) -> np.ndarray | None:
     return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
-def _initial_network(exp: Experiment) -> tuple[Network, np.ndarray]:
+_latest: list[Network] = []
+"""The network of the latest run on the CPU. Runs of one experiment share it, as the parties of a run
+do, and what is found out about it once."""
+
+
+def _initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]:
     """The network and its seeded initial weights.
 
     Raises ConfigError if the number of parameters differs from `size()`: noise and rounding depend
@@ -327,6 +332,9 @@ def _initial_network(exp: Experiment) -> tuple[Network, np.ndarray]:
 
     seed = exp.streams.torch_seed("initial weights")
     network = Network(exp.model, exp.data.shape, exp.data.outputs, seed)
+    if device == "cpu":
+        same = [own for own in _latest if own.model is exp.model and own == network]
+        _latest[:] = [network] = same or [network]
     params = flatten(network.module).double().numpy()
     stated = exp.federation.n_parameters
     name = type(exp.model).__name__

@@ -98,7 +98,8 @@ def _generators(device: torch.device) -> tuple[object, ...]:
     """The states of the generators that a network on `device` may draw from."""
     own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
     states = [state.numpy().tobytes() for state in (torch.get_rng_state(), *own)]
-    return *states, random.getstate(), repr(np.random.get_state())  # noqa: NPY002 - networks draw
+    _, words, *place = np.random.get_state()  # noqa: NPY002 - networks draw
+    return *states, random.getstate(), words.tobytes(), *place
 
 
 @once_per_network
