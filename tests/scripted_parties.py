@@ -379,8 +379,9 @@ def occurrences(player, needles):
     found = [0] * len(needles)
     with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
         for line in maps.readlines():
-            low, high, rights = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
-            if rights[0] == "r" and "[v" not in line:  # vvar, vsyscall
+            low, high, rights, file = re.match(r"(\w+)-(\w+) (\S+) \S+ \S+ (\d+)", line).groups()
+            written = rights[1] == "w" or file == "0"  # other pages are those of a file
+            if rights[0] == "r" and written and "[v" not in line:  # vvar, vsyscall
                 for content in parts_of(memory, int(low, 16), int(high, 16)):
                     found = [
                         total + count_masked(content, *needle)

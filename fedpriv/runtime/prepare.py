@@ -318,8 +318,8 @@ def home_silos(test: Records, allocation: Allocation) -> np.ndarray | None:
 
 
 _latest: list[Network] = []
-"""The network of the latest run on the CPU. Runs of one experiment share it, as the parties of a run
-do, and what is found out about it once."""
+"""The network of the latest run on the CPU. Runs of one experiment share it, as the parties of one
+run do, so that its graph and its trainer are found once."""
 
 
 def _initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]:
