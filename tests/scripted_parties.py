@@ -76,9 +76,13 @@ def multiplies(player, value):
     return inbox["server"] * value
 
 
+FULL = 13
+"""A factor that no disk has room for."""
+
+
 class Product(Work):
-    """Takes its batch key from the first factor. done: how many were done together, in this
-    process."""
+    """Takes its batch key from the first factor, which may fail. done: how many were done together,
+    in this process."""
 
     done: ClassVar[list[int]] = []
 
@@ -99,6 +103,8 @@ class Product(Work):
     @classmethod
     def run_batch(cls, works):
         cls.done.append(len(works))
+        if works[0].factor == FULL:
+            raise OSError("full")
         return [work.factor * work.value for work in works]
 
 

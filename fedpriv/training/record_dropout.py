@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,8 +99,8 @@ def _generators(device: torch.device) -> tuple[object, ...]:
     """The states of the generators that a network on `device` may draw from."""
     own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
     states = [state.numpy().tobytes() for state in (torch.get_rng_state(), *own)]
-    _, words, *place = np.random.get_state()  # noqa: NPY002 - networks draw
-    return *states, random.getstate(), words.tobytes(), *place
+    numpys: Any = np.random.get_state()  # noqa: NPY002 - networks draw
+    return *states, random.getstate(), numpys[1].tobytes(), *numpys[2:]
 
 
 @once_per_network

@@ -4,27 +4,10 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from works import Doubled
 
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.training.contributions import Contributions
-from fedpriv.util.work import Work
-
-
-class Doubled(Work):
-    def __init__(self, number, batch_key="doubled"):
-        self.number, self._key, self.runs = number, batch_key, 0
-
-    @property
-    def batch_key(self):
-        return self._key
-
-    def run(self):
-        self.runs += 1
-        return 2 * self.number
-
-    @classmethod
-    def run_batch(cls, works):
-        return [work.run() for work in works]
 
 
 def block(number):

@@ -1,37 +1,15 @@
 """Jobs that go on side by side."""
 
-from typing import ClassVar
-
 import pytest
+from works import Doubled
 
 from fedpriv.sweeps.lock_step import LockStep
-from fedpriv.util.work import Work, run_work
-
-
-class Doubled(Work):
-    """Notes how many were done together."""
-
-    sizes: ClassVar[list[int]] = []
-
-    def __init__(self, number, batch_key="doubled"):
-        self.number, self._kind = number, batch_key
-
-    @property
-    def batch_key(self):
-        return self._kind
-
-    def run(self):
-        return 2 * self.number
-
-    @classmethod
-    def run_batch(cls, works):
-        cls.sizes.append(len(works))
-        return [work.run() for work in works]
+from fedpriv.util.work import run_work
 
 
 @pytest.fixture(autouse=True)
-def sizes(monkeypatch):
-    monkeypatch.setattr(Doubled, "sizes", [])
+def sizes():
+    Doubled.sizes.clear()
     return Doubled.sizes
 
 
