@@ -38,7 +38,7 @@ def prove_modulus(key: DecryptionKey, context: bytes) -> bytes:
     """The n-th roots of the challenges, side by side."""
     n = key.public.modulus
     exponent = invert(n, (mpz(key.p) - 1) * (mpz(key.q) - 1))
-    roots = [int(powmod(challenge, exponent, n)) for challenge in _challenges(key.public, context)]
+    roots = [int(powmod(challenge, exponent, n)) for challenge in challenges(key.public, context)]
     return to_bytes(roots, key.public.n)
 
 
@@ -54,12 +54,13 @@ def check_modulus(public: EncryptionKey, proof: bytes, context: bytes, *, prime_
     if is_prime(n) or isqrt(n) ** 2 == n:
         raise ValueError("a modulus that is a prime or a square")
     roots = from_bytes(proof, public.n, ROOTS)
-    for root, challenge in zip(roots, _challenges(public, context), strict=True):
+    for root, challenge in zip(roots, challenges(public, context), strict=True):
         if powmod(root, n, n) != challenge:
             raise ValueError("no proof that its modulus is prime to the order of its units")
 
 
-def _challenges(public: EncryptionKey, context: bytes) -> list[int]:
+def challenges(public: EncryptionKey, context: bytes) -> list[int]:
+    """The numbers below n whose n-th roots are the proof."""
     seed = digest("paillier modulus", public.n, context)
     return shared_integers(public.n, ROOTS, seed=seed, purpose=b"modulus challenges")
 

@@ -6,7 +6,7 @@ from gmpy2 import invert, next_prime, powmod
 from fedpriv.crypto.paillier.keys import EncryptionKey, generate_key
 from fedpriv.crypto.paillier.modulus_proof import (
     ROOTS,
-    _challenges,
+    challenges,
     check_modulus,
     proof_bytes,
     prove_modulus,
@@ -40,8 +40,8 @@ def best_roots(p, q, context=b"here"):
     """What the owner of p and q = k p + 1 can answer: roots of those challenges that have any."""
     n = p * q
     exponent = invert(n, (p - 1) * (q - 1) // p)
-    challenges = _challenges(EncryptionKey(n), context)
-    return to_bytes([int(powmod(challenge, exponent, n)) for challenge in challenges], n)
+    roots = [int(powmod(each, exponent, n)) for each in challenges(EncryptionKey(n), context)]
+    return to_bytes(roots, n)
 
 
 def test_a_modulus_that_is_not_prime_to_the_order_has_no_proof():
@@ -69,6 +69,6 @@ def test_more_primes_have_a_proof_too():
     order = (p - 1) * (prime(2**129) - 1) * (prime(2**130) - 1)
     roots = [
         int(powmod(challenge, invert(n, order), n))
-        for challenge in _challenges(EncryptionKey(n), b"here")
+        for challenge in challenges(EncryptionKey(n), b"here")
     ]
     check_modulus(EncryptionKey(n), to_bytes(roots, n), b"here", prime_to=6)
