@@ -24,13 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.base import require_counts, require_one_of
 from fedpriv.algorithms.gradient_queries import DIFFERENCE, GRADIENT
-from fedpriv.algorithms.proximal import PROXIMAL
 from fedpriv.algorithms.sampled_method import DifferenceMethod
 from fedpriv.certificates.sampling import paper_batch
 from fedpriv.errors import require, require_positive
@@ -42,90 +42,7 @@ if TYPE_CHECKING:
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
 
-class Proximal:
-    """Algorithm 3. `Alternate` says what differs in Algorithm 11.
-
-    operators: names of the proximal operators that the variant supports.
-    """
-
-    operators: tuple[str, ...] = tuple(PROXIMAL)
-
-    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
-        """See `GradientMethod.query_names`."""
-        return (GRADIENT,) if (round - 1) % algo.phase == 0 else (DIFFERENCE,)
-
-    def anchor_size(self, algo: Spider, records: int) -> int:
-        """K1 in a silo of `records` records, where `anchor_batch_size` is None."""
-        factor = min(math.sqrt(algo.rounds), math.sqrt(algo.phase))
-        return paper_batch(records, algo.rounds, factor)
-
-    def idle_keys(self, algo: Spider) -> dict[str, str]:
-        """See `Algorithm.idle_keys`."""
-        # Every round renews the estimate, so there are no differences.
-        names = ("batch_size", "difference_noise", "gradient_share") if algo.phase == 1 else ()
-        return dict.fromkeys(names, f"algo.phase={algo.phase}")
-
-    def counted(self, algo: Spider, name: str) -> float:
-        """See `GradientMethod.counted`."""
-        return max(algo.rounds / algo.phase, 1.0) if name == GRADIENT else float(algo.rounds)
-
-    def claims(self) -> type[SmallEpsilonClaim]:
-        """See `GradientMethod.claims`."""
-        from fedpriv.accountants.zcdp import SmallEpsilonClaim
-
-        return SmallEpsilonClaim
-
-    def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
-        """The new and the old point of a gradient difference."""
-        return state.params, state.slots["previous"]
-
-    def update(
-        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
-    ) -> State:
-        """The state after a query whose mean message is `mean`."""
-        estimate = mean if query.name == GRADIENT else state.slots["estimate"] + mean
-        slots = {"estimate": estimate, "previous": state.params}
-        return algo.stepped(
-            state, estimate, round=query.round, seen=query.round, plan=plan, **slots
-        )
-
-
-class Alternate(Proximal):
-    """Algorithm 11."""
-
-    operators = ("none",)
-
-    def query_names(self, algo: Spider, round: int) -> tuple[str, ...]:
-        return GRADIENT, DIFFERENCE
-
-    def anchor_size(self, algo: Spider, records: int) -> int:
-        return algo.size(DIFFERENCE, records)
-
-    def idle_keys(self, algo: Spider) -> dict[str, str]:
-        return {"phase": f"algo.variant={algo.variant}"}
-
-    def counted(self, algo: Spider, name: str) -> float:
-        return float(algo.rounds)
-
-    def claims(self) -> type[SmallEpsilonClaim]:
-        from fedpriv.accountants.zcdp import MomentsClaim
-
-        return MomentsClaim
-
-    def points(self, algo: Spider, state: State) -> tuple[np.ndarray, np.ndarray]:
-        return state.params - algo.global_lr * state.slots["estimate"], state.params
-
-    def update(
-        self, algo: Spider, state: State, query: Query, mean: np.ndarray, plan: Plan
-    ) -> State:
-        if query.name == GRADIENT:
-            return state.with_params(state.params, estimate=mean)
-        both = 2 * state.slots["estimate"] + mean  # w' = w - eta g, then along g + d
-        slots = {"previous": self.points(algo, state)[0]}
-        return algo.stepped(state, both, round=query.round, seen=query.round, plan=plan, **slots)
-
-
-VARIANTS: dict[str, Proximal] = {"proximal": Proximal(), "alternate": Alternate()}
+VARIANTS = ("proximal", "alternate")
 
 
 @dataclass(frozen=True)
@@ -149,13 +66,12 @@ class Spider(DifferenceMethod):
         require_one_of(self, variant=VARIANTS)
         require_positive("algo", self, "phase")
         require_counts(self, "anchor_batch_size")
-        names = self._variant.operators
-        allowed = f"{', '.join(names)} with variant={self.variant}"
-        require(self.prox in names, "algo.prox", self.prox, allowed)
+        fits = self.prox == "none" or not self._alternate
+        require(fits, "algo.prox", self.prox, f"none with variant={self.variant}")
 
     @property
-    def _variant(self) -> Proximal:
-        return VARIANTS[self.variant]
+    def _alternate(self) -> bool:
+        return self.variant == "alternate"
 
     @property
     def label(self) -> str:
@@ -163,31 +79,58 @@ class Spider(DifferenceMethod):
 
     @property
     def claims(self) -> type[SmallEpsilonClaim] | None:
-        return self._variant.claims()
+        from fedpriv.accountants.zcdp import MomentsClaim
+
+        return MomentsClaim if self._alternate else super().claims
 
     def query_names(self, round: int) -> tuple[str, ...]:
-        return self._variant.query_names(self, round)
+        if self._alternate:
+            return GRADIENT, DIFFERENCE
+        return (GRADIENT,) if (round - 1) % self.phase == 0 else (DIFFERENCE,)
 
     def size(self, name: str, records: int) -> int:
-        if name == DIFFERENCE:
+        if name == GRADIENT and self.anchor_batch_size is not None:
+            return min(records, self.anchor_batch_size)
+        if name == DIFFERENCE or self._alternate:
             return super().size(name, records)
-        return min(records, self.anchor_batch_size or self._variant.anchor_size(self, records))
+        return paper_batch(records, self.rounds, math.sqrt(min(self.rounds, self.phase)))
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
-        return {**super().idle_keys(plan), **self._variant.idle_keys(self)}
+        idle = dict(super().idle_keys(plan))
+        if self._alternate:
+            return idle | {"phase": f"algo.variant={self.variant}"}
+        # With one round a phase every round renews the estimate, so there are no differences.
+        names = ("batch_size", "difference_noise", "gradient_share") if self.phase == 1 else ()
+        return idle | dict.fromkeys(names, f"algo.phase={self.phase}")
 
     def counted(self, name: str) -> float:
-        return self._variant.counted(self, name)
+        if name == DIFFERENCE or self._alternate:
+            return super().counted(name)
+        return max(self.rounds / self.phase, 1.0)
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         state = super().init(params, plan)
         return state.with_params(params, estimate=np.zeros_like(params), previous=params)
 
+    def _points(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """The new and the old point of a gradient difference."""
+        if self._alternate:
+            return state.params - self.global_lr * state.slots["estimate"], state.params
+        return state.params, state.slots["previous"]
+
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         if query.name == GRADIENT:
             return {"params": state.params}
-        new, old = self._variant.points(self, state)
+        new, old = self._points(state)
         return {"params": new, "previous": old}
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
-        return self._variant.update(self, state, query, total.vector / len(total.silos), plan)
+        mean = total.vector / len(total.silos)
+        stepped = partial(self.stepped, state, round=query.round, seen=query.round, plan=plan)
+        if not self._alternate:
+            estimate = mean if query.name == GRADIENT else state.slots["estimate"] + mean
+            return stepped(estimate, estimate=estimate, previous=state.params)
+        if query.name == GRADIENT:
+            return state.with_params(state.params, estimate=mean)
+        both = 2 * state.slots["estimate"] + mean  # w' = w - eta g, then along g + d
+        return stepped(both, previous=self._points(state)[0])
