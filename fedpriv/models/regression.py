@@ -27,6 +27,10 @@ class Regression(Task):
     unit: float = 1.0
 
     @property
+    def meaning(self) -> str:
+        return "number"
+
+    @property
     def metric(self) -> str:
         return "r2"
 
@@ -64,6 +68,10 @@ class ExponentialSurvival(Task):
     hazard * time - event * log(hazard), the negative log-likelihood of an exponential time. Main
     metric: Harrell's C-index with the output as risk.
     """
+
+    @property
+    def meaning(self) -> str:
+        return "log_hazard"
 
     @property
     def metric(self) -> str:

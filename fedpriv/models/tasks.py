@@ -24,6 +24,12 @@ class Task(ABC):
     """A learning problem. Figures and summaries show the first entry of `metrics`."""
 
     @property
+    def meaning(self) -> str:
+        """What outputs mean to somebody who uses the model: logits of `classes`, one `logit`, a
+        `number`, a `log_hazard`, or `raw`."""
+        return "raw"
+
+    @property
     @abstractmethod
     def metric(self) -> str:
         """Name of the main metric; higher is better."""
@@ -80,6 +86,10 @@ class Classification(Task):
     main: str = "accuracy"
 
     @property
+    def meaning(self) -> str:
+        return "classes"
+
+    @property
     def metric(self) -> str:
         return self.main
 
@@ -121,6 +131,10 @@ class BinaryClassification(Task):
     it is the same function as BCE on a sigmoid output, but does not saturate."""
 
     @property
+    def meaning(self) -> str:
+        return "logit"
+
+    @property
     def metric(self) -> str:
         return "accuracy"
 
@@ -150,6 +164,10 @@ class CoxRegression(Task):
     Labels are (event, time). Sorted by time descending, record i has loss `event_i *
     (logsumexp_{j<=i} s_j - s_i)`; a batch without an event has loss 0.
     """
+
+    @property
+    def meaning(self) -> str:
+        return "log_hazard"
 
     @property
     def metric(self) -> str:

@@ -11,6 +11,7 @@ status.json             running, done, interrupted or failed with the reason; la
 roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)
 model.safetensors       the released model
+bundle/                 what using the model takes (`fedpriv.bundles`)
 checkpoint.safetensors  the state after a round
 
 Tables grow by whole lines (`fedpriv.runs.tables`). A checkpoint is written after its round's lines

@@ -115,6 +115,11 @@ FILES: dict[str, str] = {
     "config.yaml": RELEASED,
     "roster.csv": RELEASED,
     "model.safetensors": CHARGED,
+    "bundle/model.safetensors": CHARGED,
+    "bundle/network.json": RELEASED,
+    "bundle/certificate.csv": RELEASED,
+    "bundle/bundle.json": f"{DIAGNOSTIC} of records, where its own labels say so",
+    "bundle/README.md": f"{DIAGNOSTIC} of records, where its own labels say so",
     "run.log": f"{DIAGNOSTIC} of times, failures and how records were read",
     "checkpoint.safetensors": (
         f"{DIAGNOSTIC} of the parties' memories, in which contributions may be raw"
@@ -141,5 +146,5 @@ def run_labels(
     }
     labels: Labels = {"metrics.csv": found, **TABLES, **FILES}
     if not certified:
-        labels["model.safetensors"] = UNCERTIFIED
+        labels["model.safetensors"] = labels["bundle/model.safetensors"] = UNCERTIFIED
     return labels

@@ -112,6 +112,7 @@ def train(
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
             private = is_private(experiment, prepared, rows, records.devices)
+            records.write_bundle(rows, private)
             folder.status(
                 state="done",
                 reason=ending,

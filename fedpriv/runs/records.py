@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
+from fedpriv.bundles.bundle import FOLDER, write_bundle
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
@@ -21,6 +24,7 @@ from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import LEFT_OUT, RunFolder, read_status
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
+from fedpriv.runs.release import bundle_of
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
@@ -72,6 +76,7 @@ class RunRecords:
     writer: writes its checkpoints.
     saved: the checkpoint that it resumes from.
     labels: of everything that it writes.
+    released: the parameters of the released model by name, once the run has ended.
     """
 
     experiment: Experiment
@@ -82,6 +87,7 @@ class RunRecords:
     writer: BackgroundWriter
     saved: Checkpoint | None
     labels: Labels
+    released: dict[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def target(self) -> SolvedTarget | None:
@@ -194,8 +200,7 @@ class RunRecords:
 
     def epsilons(self, rows: list[EpsilonRow]) -> None:
         """Append to epsilon.csv."""
-        columns = [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
-        self.folder.append(EPSILON, columns)
+        self.folder.append(EPSILON, _columns(rows))
 
     def note_losses(self) -> None:
         """Write down the parties that were lost since the last call, in the log and in status.json,
@@ -261,7 +266,26 @@ class RunRecords:
         if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
-        self.folder.save_model(self.prepared.parameters(state))
+        self.released = self.prepared.parameters(state)
+        self.folder.save_model(self.released)
+
+    def write_bundle(self, rows: list[EpsilonRow], valid: bool) -> None:
+        """Write what the released model takes to be used.
+
+        rows: of the last round.
+        valid: whether the model has a certificate.
+        """
+        bundle = bundle_of(
+            self.experiment,
+            self.prepared,
+            self.released,
+            rows=[{name: str(value) for name, value in row.items()} for row in _columns(rows)],
+            metrics=self.folder.rows(METRICS)[-1],
+            valid=valid,
+            not_covered=self._not_covered,
+            labels=self.labels,
+        )
+        write_bundle(bundle, self.folder.path / FOLDER)
 
     def _account_for_rounds_without_result(self) -> None:
         """List in status.json the rounds without a sum, and those whose sum taught nothing. Raises
@@ -287,9 +311,10 @@ class RunRecords:
         own = ["resumes with other source code of fedpriv or of a component"] if other else []
         return self.saved.origin.changes(self.origin) + own
 
-    def _write_opening_status(self, tracker: str) -> None:
+    @property
+    def _not_covered(self) -> list[str]:
+        """What no epsilon of the run covers."""
         exp = self.experiment
-        prepared = self.prepared
         seeded = (
             "noise and sampling come from a seed, so this model is NOT private; "
             "randomness=system draws them from the operating system"
@@ -297,7 +322,11 @@ class RunRecords:
         not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
         not_covered += [] if self.options.system else [seeded]
-        not_covered += [ON_A_GPU] if beyond_processors(self.devices) else []
+        return not_covered + ([ON_A_GPU] if beyond_processors(self.devices) else [])
+
+    def _write_opening_status(self, tracker: str) -> None:
+        exp = self.experiment
+        prepared = self.prepared
         self.folder.status(
             state="running",
             rounds=self.options.rounds,
@@ -307,7 +336,7 @@ class RunRecords:
             delta=exp.accountant.delta,
             randomness=self.options.randomness,
             dp_valid=None,
-            not_covered=not_covered,
+            not_covered=self._not_covered,
             labels=self.labels,
             repeated_rounds=self.repeated,
             device=prepared.facts.device,
@@ -327,6 +356,11 @@ class RunRecords:
             reason=None,
             traceback=None,
         )
+
+
+def _columns(rows: list[EpsilonRow]) -> list[dict[str, Any]]:
+    """Rows as epsilon.csv has them."""
+    return [vars(row) | {"assumptions": "; ".join(row.assumptions)} for row in rows]
 
 
 def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def prepare(
         exp.engine.open(specs, standing.silo_states),
         state,
         evaluation,
-        RunFacts(known, device, identity, trainer, notes),
+        RunFacts(known, device, identity, trainer, notes, loaded.corpus.encoding),
         standing,
     )
     with contextlib.ExitStack() as opened:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.data.silo import SiloData
+    from fedpriv.data.table.encoding import Encoding
 
 
 class DivergedError(FedprivError):
@@ -74,6 +75,7 @@ class RunFacts:
     identity: digests of what it computes with.
     trainer: what trains users, and why: a line.
     notes: how the records were read, in lines for the person who runs it.
+    encoding: how rows of a table became features; None: records are arrays.
     setup: lines of traffic.csv for the set-up before the first round.
     """
 
@@ -82,6 +84,7 @@ class RunFacts:
     identity: RunIdentity
     trainer: str
     notes: tuple[str, ...] = ()
+    encoding: Encoding | None = None
     setup: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -28,6 +28,9 @@ fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ..
                                      certified ones
 fedpriv certify claim.yaml ... [--budget epsilon] [--json] [--html file]
                                      what a stated epsilon is worth: certified, attacked, verdict
+fedpriv predict run new.csv          scores of a trained model; --out scores.csv, --onnx
+fedpriv export run [--onnx]          rewrite the bundle that a run leaves: licence, intended use,
+                                     threshold, a file for other programs
 fedpriv keys new|add|rotate|revoke|show ...
                                      the parties' long-term keys, and the roster of public ones
 

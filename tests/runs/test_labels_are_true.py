@@ -45,12 +45,13 @@ def published(folder):
     """Everything in a run's folder by file, and by column or key, with its label."""
     labels = json.loads((folder / "status.json").read_text())["labels"]
     found = {}
-    for path in sorted(folder.iterdir()):
-        if path.name == ROSTER:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = str(path.relative_to(folder))
+        if name == ROSTER:
             continue
-        label = labels.get(path.name, "diagnostic of unknown records")
+        label = labels.get(name, "diagnostic of unknown records")
         if isinstance(label, str):
-            found[path.name] = label, path.read_bytes()
+            found[name] = label, path.read_bytes()
         elif path.suffix == ".json":
             for key, value in json.loads(path.read_text()).items():
                 found[path.name, key] = label.get(key, "diagnostic"), value

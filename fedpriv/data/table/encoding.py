@@ -17,6 +17,9 @@ from fedpriv.data.table.settings import ReadingRules
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import require
 
+OF_OWNERS = ("names of silos", "number of users")
+"""What is read off records and does not matter to new rows."""
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -46,7 +49,16 @@ class Encoding:
 
     def tree(self) -> dict[str, Any]:
         """It as plain values, without users and silos."""
-        alone = replace(self.schema, n_users=1, user=None, silo=None, silos=(), unused=())
+        read_off = tuple(one for one in self.schema.read_off if one not in OF_OWNERS)
+        alone = replace(
+            self.schema,
+            n_users=1,
+            user=None,
+            silo=None,
+            silos=(),
+            unused=(),
+            read_off=read_off,
+        )
         scales = {name: list(scale) for name, scale in self.scales.items()}
         return {"schema": schema_tree(alone), "rules": asdict(self.rules), "scales": scales}
 

@@ -1,0 +1,1 @@
+"""A trained model as a folder that somebody else can use, and its use."""

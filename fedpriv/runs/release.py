@@ -1,0 +1,129 @@
+"""The bundle that a finished run leaves: what its model takes to be used, with a label for each
+number that was read off records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import fedpriv
+from fedpriv.bundles.bundle import CLASSES, LOGIT, Bundle
+from fedpriv.data.table.encoding import OF_OWNERS, Encoding
+from fedpriv.runs.labels import DIAGNOSTIC, RELEASED, TRAINING, Labels
+from fedpriv.runs.tables import METRICS
+from fedpriv.runtime import PreparedRun
+from fedpriv.settings.experiment import Experiment
+
+if TYPE_CHECKING:
+    from fedpriv.data.base import DataSet
+
+READ_OFF = f"{DIAGNOSTIC} of training and test records, read off without noise"
+BY_WORD = f"{RELEASED}: public by the word of the table's owner, though a draft read it off"
+NOT_STATED = "Not stated. `fedpriv export RUN --intended-use TEXT` writes it here."
+
+
+def bundle_of(
+    experiment: Experiment,
+    prepared: PreparedRun,
+    parameters: Mapping[str, np.ndarray],
+    *,
+    rows: list[dict[str, str]],
+    metrics: Mapping[str, str],
+    valid: bool,
+    not_covered: list[str],
+    labels: Labels,
+) -> Bundle:
+    """The bundle of a finished run.
+
+    parameters: of the released model, by name in their order.
+    rows: of epsilon.csv after the last round.
+    metrics: the last row of metrics.csv.
+    valid: whether the released model has a certificate.
+    not_covered: what no epsilon covers.
+    labels: of the run.
+    """
+    data, encoding = experiment.data, prepared.facts.encoding
+    task, main = data.task, data.task.metric
+    network, tensors, unsaved = _network(prepared, data, parameters)
+    columns = labels[METRICS]
+    assert isinstance(columns, dict)
+    return Bundle(
+        name=f"{experiment.algo.label} on {type(data).__name__}",
+        version=fedpriv.__version__,
+        method=experiment.algo.label,
+        task=task.meaning,
+        outputs=data.outputs,
+        classes=_classes(data, encoding),
+        threshold=0.5,
+        prepared=_prepared(data) if encoding is None else "",
+        licence="unknown",
+        intended_use=NOT_STATED,
+        metrics={main: f"{metrics[main]} ({columns[main]})"} if metrics.get(main) else {},
+        valid=valid,
+        privacy={
+            "randomness": experiment.options.randomness,
+            "delta": str(experiment.accountant.delta),
+        },
+        not_covered=not_covered,
+        labels={
+            "weights": str(labels["model.safetensors"]),
+            "network, certificate": RELEASED,
+            "metrics": columns[main],
+            **_of_the_encoding(encoding),
+        },
+        unsaved=unsaved,
+        table=None if encoding is None else encoding.tree(),
+        network=network,
+        tensors=tensors,
+        certificate=rows,
+    )
+
+
+def _network(
+    prepared: PreparedRun, data: DataSet, parameters: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any] | None, Mapping[str, np.ndarray], str]:
+    """The network as plain values, its tensors, and why there is none."""
+    import torch
+
+    from fedpriv.bundles.network import UnsavedError, save_network
+    from fedpriv.training.graph import Graph, captured
+
+    dtype = torch.int64 if data.text else torch.float32
+    graph = captured(prepared.model, data.shape, dtype)
+    if not isinstance(graph, Graph):
+        return None, parameters, graph.reason
+    try:
+        return *save_network(graph, parameters, data.shape, dtype), ""
+    except UnsavedError as error:
+        return None, parameters, str(error)
+
+
+def _classes(data: DataSet, encoding: Encoding | None) -> list[str]:
+    meaning = data.task.meaning
+    if meaning not in (CLASSES, LOGIT):
+        return []
+    if encoding is not None and encoding.schema.label.classes:
+        return list(encoding.schema.label.classes)
+    return [str(place) for place in range(2 if meaning == LOGIT else data.outputs)]
+
+
+def _prepared(data: DataSet) -> str:
+    """What records are before the network reads them: the first words about the data set."""
+    about = (type(data).__doc__ or "").split("\n\n")[0]
+    return f"Records as fedpriv's {type(data).__name__} has them: {' '.join(about.split())}"
+
+
+def _of_the_encoding(encoding: Encoding | None) -> dict[str, str]:
+    """The labels of what a table's encoding says."""
+    if encoding is None:
+        return {}
+    schema = encoding.schema
+    label = BY_WORD if schema.public else READ_OFF
+    read_off = [text for text in schema.read_off if text not in OF_OWNERS]
+    return {
+        "columns, categories, classes and ranges": RELEASED if schema.public else READ_OFF,
+        **dict.fromkeys(read_off, label),
+        **{f"scale of {name}": TRAINING for name in encoding.scales},
+    }
