@@ -152,9 +152,7 @@ class Model:
                 with opened(records, TABLE_BYTES) as file:
                     records = np.load(file, allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
-                raise DataError(
-                    f"{name}: this model reads .npy files of arrays: {error}"
-                ) from error
+                raise DataError(f"{name}: not a readable .npy file of numbers: {error}") from error
         x = np.asarray(records)
         fits = x.shape[1:] == shape and x.ndim == len(shape) + 1 and len(x) > 0
         if not fits or not np.can_cast(x.dtype, dtype, "same_kind"):

@@ -55,12 +55,17 @@ class Evaluator:
     @torch.no_grad()  # and no inference mode: a forward pass may compute gradients of its own
     def evaluate(self, theta: Tensor, records: Labelled) -> Scores:
         """Mean loss over the records and the task's metrics at theta (d,)."""
-        network = self.networks.at(theta, records.x)
-        # The network may overwrite the records.
-        pieces = [network(rows.clone()) for rows in torch.split(records.x, self.batch)]
-        outputs = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+        outputs = self.outputs(theta, records.x)
         loss = float(self.task.loss(outputs, records.y, records.weight))
         return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
+
+    @torch.no_grad()
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The outputs (n, c) for records x (n, ...) at theta (d,)."""
+        network = self.networks.at(theta, x)
+        # The network may overwrite the records.
+        pieces = [network(rows.clone()) for rows in torch.split(x, self.batch)]
+        return torch.cat(pieces) if len(pieces) > 1 else pieces[0]
 
 
 class _Networks:

@@ -111,17 +111,19 @@ def world(tmp_path_factory, small_root):
     folder = tmp_path_factory.mktemp("world")
     tiny = ("preset.local_epochs=1", "rounds=1", "quiet=true")
     write_keys(folder)
+    (folder / "visits.csv").write_text(csv_text())
+    (folder / "new.csv").write_text(csv_text(patients=3))
+    table = ("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient")
     for words in (
+        (*table, "data.silo=hospital", "data.missing=fill", "hydra.run.dir=outputs/visits", *tiny),
         ("hydra.run.dir=outputs/run", *tiny),
         ("-m", "seed=0,1", "hydra.sweep.dir=outputs/sweep", *tiny),
         ("report", "outputs/sweep", "--sign", "private.pem", "--out", "report.html"),
     ):
         assert run(*words, cwd=folder).returncode == 0
-    shutil.copytree(folder / "outputs" / "run", folder / "outputs" / "visits")
     (folder / "small").symlink_to(small_root)
     case = ROOT / "docs" / "court" / "cases" / "dp_fl_simple_composition.yaml"
     shutil.copy(case, folder / "claim.yaml")
-    (folder / "visits.csv").write_text(csv_text())
     (folder / "project").mkdir()
     (folder / "project" / "pyproject.toml").write_text("")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,153 @@
+"""Bundles of strangers: damaged or hostile ones end in one line, and run no code."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+from command import run
+from refusals import refused
+
+from fedpriv.bundles.model import load_model
+from fedpriv.errors import FedprivError
+from fedpriv.projects.patients import csv_text
+
+FILES = ("bundle.json", "network.json", "model.safetensors", "certificate.csv", "model.onnx")
+VALUES = (None, True, -1, 10**30, 0.5, float("nan"), "x", "../x", [], {}, [[]], {"node": 0})
+"""What a field is replaced by."""
+DAMAGES = ("flip", "cut", "replace")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "visits.csv").write_text(csv_text(patients=60))
+    for words in (
+        (
+            *("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient"),
+            *(
+                "data.silo=hospital",
+                "data.missing=fill",
+                "model=mlp",
+                "model.hidden=[5]",
+                "model.norm=true",
+            ),
+            *("rounds=1", "quiet=true", "hydra.run.dir=run"),
+        ),
+        ("export", "run", "--onnx", "--out", "bundle"),
+    ):
+        assert run(*words, cwd=folder).returncode == 0
+    return folder
+
+
+def fields_of(tree, path=()):
+    """The paths of all values of a tree."""
+    yield path
+    parts = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
+    for key, value in parts:
+        yield from fields_of(value, (*path, key))
+
+
+def replaced(tree, path, value):
+    for key in path[:-1]:
+        tree = tree[key]
+    tree[path[-1]] = value
+
+
+def write(place, name, content):
+    """Write a file of a bundle, and its digest, as a stranger can."""
+    (place / name).write_bytes(content)
+    said = json.loads((place / "bundle.json").read_text()) if name != "bundle.json" else {}
+    if name in said.get("digests", {}):
+        said["digests"][name] = hashlib.sha256(content).hexdigest()
+        (place / "bundle.json").write_text(json.dumps(said))
+
+
+def damage(place, rng):
+    name, how = FILES[rng.integers(len(FILES))], DAMAGES[rng.integers(3)]
+    content = (place / name).read_bytes()
+    spot = int(rng.integers(len(content)))
+    if how == "replace" and name.endswith(".json"):
+        tree = json.loads(content)
+        paths = [path for path in fields_of(tree) if path]
+        replaced(tree, paths[rng.integers(len(paths))], VALUES[rng.integers(len(VALUES))])
+        content = json.dumps(tree).encode()
+    elif how == "cut":
+        content = content[:spot]
+    else:
+        content = (
+            content[:spot] + bytes([content[spot] ^ 1 << rng.integers(8)]) + content[spot + 1 :]
+        )
+    write(place, name, content)
+    return name
+
+
+def test_damaged_bundles_end_in_one_line(whole, tmp_path):
+    """Or are used, where nothing but a text or a number changed."""
+    lines = []
+    for seed in range(200):
+        place = tmp_path / "bundle"
+        shutil.copytree(whole / "bundle", place)
+        name = damage(place, np.random.default_rng(seed))
+        try:
+            load_model(place, onnx=name == "model.onnx").scores(whole / "visits.csv")
+        except FedprivError as error:
+            lines.append(str(error))
+        shutil.rmtree(place)
+    assert not any("\n" in line for line in lines)
+    assert len(lines) > 100
+
+
+LINEAR = {"kind": "Linear", "arguments": {"in_features": 1, "out_features": 2, "bias": False}}
+RECORDS = {"op": "records"}
+X = [{"node": 0}]
+HOSTILE = {
+    "a function of Python": [RECORDS, {"op": "function", "name": "os.system", "args": ["true"]}],
+    "a function of torch": [RECORDS, {"op": "function", "name": "torch.load", "args": ["x"]}],
+    "a method": [RECORDS, {"op": "method", "name": "__reduce__", "args": X}],
+    "a method of a text": [RECORDS, {"op": "method", "name": "norm", "args": ["x"]}],
+    "an attribute": [RECORDS, {"op": "function", "name": "getattr", "args": [*X, "__class__"]}],
+    "a layer": [
+        RECORDS,
+        {"op": "layer", "kind": "Module", "arguments": {}, "tensors": {}, "args": X},
+    ],
+    "many layers": [
+        RECORDS,
+        {
+            "op": "layer",
+            "kind": "GRU",
+            "tensors": {},
+            "args": X,
+            "arguments": {"input_size": 1, "hidden_size": 1, "num_layers": 10**9},
+        },
+    ],
+    "a later node": [{"op": "output", "args": [{"node": 1}]}, RECORDS],
+    "a long list": [{"op": "function", "name": "operator.mul", "args": [[0], 10**9]}],
+    "a large power": [{"op": "function", "name": "operator.pow", "args": [9, 10**9]}],
+    "much memory": [
+        RECORDS,
+        {"op": "function", "name": "functional.adaptive_avg_pool2d", "args": [*X, [10**6, 10**6]]},
+    ],
+    "a tensor of another shape": [
+        RECORDS,
+        {"op": "layer", **LINEAR, "tensors": {"weight": "0.weight"}, "args": X},
+    ],
+    "no node": [],
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_network_of_a_stranger_runs_no_code(case, whole, tmp_path):
+    place = tmp_path / "bundle"
+    shutil.copytree(whole / "bundle", place)
+    shape = [1, 8, 8] if case == "much memory" else [1]
+    tree = {"shape": shape, "dtype": "float32", "nodes": HOSTILE[case]}
+    write(place, "network.json", json.dumps(tree).encode())
+    refused(lambda: load_model(place), "not a readable bundle")

@@ -1,0 +1,173 @@
+"""A bundle predicts what its run computed, bit by bit; as ONNX within 1e-6."""
+
+import io
+import json
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from command import run
+from refusals import refused
+from trained import own_outputs, trained
+
+import fedpriv
+from fedpriv.bundles.model import load_model
+from fedpriv.projects.patients import csv_text
+
+WORDS = (
+    *("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient"),
+    *("data.silo=hospital", "data.drop=[pressure,glucose]", "rounds=1", "quiet=true"),
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with a table, a run on it, and its bundle with a model.onnx."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "visits.csv").write_text(csv_text(patients=60))
+    for words in (
+        (*WORDS, "hydra.run.dir=run"),
+        ("export", "run", "--onnx", "--license", "mit", "--threshold", "0.3", "--out", "given"),
+    ):
+        assert run(*words, cwd=folder).returncode == 0
+    return folder
+
+
+def assert_equal_outputs(seed, folder):
+    words, path, new = trained(seed, folder)
+    expected = own_outputs(words, path)
+    model = fedpriv.load(path / "bundle")
+    for records in (new, folder / "new.csv"):
+        assert model.outputs(records).tobytes() == expected.tobytes()
+    return model, expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bundle_computes_what_its_run_did(seed, tmp_path):
+    model, expected = assert_equal_outputs(seed, tmp_path)
+    scores, _ = model.scores(tmp_path / "new.csv")
+    assert (scores["problem"] == "").all()
+    if seed % 3 == 0:
+        np.testing.assert_array_equal(
+            model.predict(tmp_path / "new.csv"), model.classes_[expected.argmax(1)]
+        )
+        assert scores["prediction"].tolist() == model.classes_[expected.argmax(1)].tolist()
+    elif seed % 3 == 2:
+        costs = pd.read_csv(tmp_path / "train.csv")["cost"]
+        values = costs.min() + (expected[:, 0].astype(float) + 1) / 2 * np.ptp(costs)
+        np.testing.assert_allclose(scores["prediction"], values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_many_bundles_compute_what_their_runs_did(seed, tmp_path):
+    _, expected = assert_equal_outputs(seed, tmp_path)
+    assert run("export", "run", "--onnx", cwd=tmp_path).returncode == 0
+    near = load_model(tmp_path / "run", onnx=True).outputs(tmp_path / "new.csv")
+    np.testing.assert_allclose(near, expected, rtol=0, atol=1e-6)
+
+
+def test_model_onnx_computes_the_same_without_fedpriv(world):
+    model = load_model(world / "given")
+    x = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+    session = onnxruntime.InferenceSession(world / "given" / "model.onnx")
+    [found] = session.run(None, {"records": x})
+    np.testing.assert_allclose(found, model.network(x), rtol=0, atol=1e-6)
+    for count in (1, 2):
+        np.testing.assert_allclose(
+            session.run(None, {"records": x[:count]})[0], found[:count], atol=1e-6
+        )
+
+
+def test_scores_say_which_rows_cannot_be_read(world):
+    rows = ["stay,age,sex,smoker,shoe", "5,70,f,yes,1", "5,,m,no,1", "5,x,m,no,2", "2,60,d,no,3"]
+    (world / "new.csv").write_text("\n".join([*rows, "1,50,m,no,4", ""]))
+    for flag in ([], ["--onnx"]):
+        done = run("predict", "given", "new.csv", *flag, cwd=world)
+        assert done.returncode == 0
+        assert "columns that the model does not read: shoe" in done.stderr
+        assert "3 of 5 rows cannot be read: line 3: column age: a missing value" in done.stderr
+        table = pd.read_csv(io.StringIO(done.stdout))
+        assert table["line"].tolist() == [2, 3, 4, 5, 6]
+        assert table["problem"].isna().tolist() == [True, False, False, False, True]
+        assert table["prediction"].isna().tolist() == [False, True, True, True, False]
+        assert table["problem"][2] == "column age: x: a number is expected"
+        assert table["problem"][3] == "column sex: d: not in the public list (f, m, ...)"
+        sums = table["probability of 0"] + table["probability of 1"]
+        np.testing.assert_allclose(sums.dropna(), 1)
+        above = table["probability of 1"].dropna() > 0.3
+        assert (table["prediction"].dropna() == above).all()
+
+
+REFUSED = {
+    "a missing column": ("age,sex,smoker\n70,f,yes\n", "wrong columns: missing stay"),
+    "no rows": ("stay,age,sex,smoker\n", "no records"),
+    "no readable row": ("stay,age,sex,smoker\n5,x,f,yes\n", "no row can be read"),
+    "another width": ("stay,age,sex,smoker\n5,70,f\n", "line 2: 3 cells"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_does_not_fit_is_refused_in_one_line(case, world):
+    text, part = REFUSED[case]
+    (world / "odd.csv").write_text(text)
+    refused(lambda: load_model(world / "given").scores(world / "odd.csv"), part)
+
+
+def test_frames_and_arrays_are_read_as_scikit_learn_does(world):
+    model = fedpriv.load(world / "given")
+    frame = pd.DataFrame(
+        {"age": [70, 50], "sex": ["f", "m"], "smoker": ["no", "no"], "stay": [1.5, 2]}
+    )
+    assert model.classes_.tolist() == ["0", "1"]
+    expected = model.predict_proba(frame)
+    assert expected.shape == (2, 2)
+    np.testing.assert_array_equal(
+        model.predict_proba(frame[["age", "sex", "smoker", "stay"]].to_numpy()), expected
+    )
+    refused(lambda: model.predict(frame[["age", "sex"]].to_numpy()), "expected (n, 4)")
+    refused(
+        lambda: model.predict(frame.assign(age=[70, "old"])), "1 of 2 rows cannot be read", "row 1"
+    )
+
+
+def test_a_bundle_says_what_was_read_off_private_records(world):
+    card = (world / "given" / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n")
+    assert "NOT private" in card  # noise from a seed
+    said = json.loads((world / "given" / "bundle.json").read_text())
+    for part in (
+        "scale of age",
+        "scale of stay",
+        "categories of sex",
+        "classes of died",
+        "metrics",
+    ):
+        assert said["labels"][part].startswith("diagnostic"), part
+        assert part in card
+    assert said["labels"]["weights"] == "charged"
+    text = json.dumps(said)
+    assert not any(
+        word in text for word in ("patient", "hospital", "P00")
+    )  # neither users nor silos
+
+
+def test_images_are_read_from_arrays(tmp_path):
+    assert (
+        run("data=digits", "rounds=1", "quiet=true", "hydra.run.dir=run", cwd=tmp_path).returncode
+        == 0
+    )
+    shape = tuple(load_model(tmp_path / "run").bundle.network["shape"])
+    np.save(tmp_path / "new.npy", np.zeros((3, *shape), dtype=np.float32))
+    done = run("predict", "run", "new.npy", "--out", "scores.csv", cwd=tmp_path)
+    assert done.stdout == "scores.csv\n"
+    assert len(pd.read_csv(tmp_path / "scores.csv")) == 3
+    np.save(tmp_path / "new.npy", np.zeros((3, 5), dtype=np.float32))
+    done = run("predict", "run", "new.npy", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "expected float32 of shape (n, " in done.stderr
+    np.save(tmp_path / "new.npy", np.array([print]), allow_pickle=True)
+    refused(
+        lambda: load_model(tmp_path / "run").scores(tmp_path / "new.npy"), "not a readable .npy"
+    )
