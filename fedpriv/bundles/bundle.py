@@ -23,12 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
-from fedpriv.bundles.card import card
 from fedpriv.data.table.encoding import Encoding
 from fedpriv.errors import FedprivError
-from fedpriv.util.durable_files import replace_file
 from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes, read_json
 
 FORMAT = "fedpriv bundle 1"
@@ -129,33 +127,6 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "table": lambda value: value is None or isinstance(value, dict),
 }
 """What bundle.json has of each."""
-
-
-def write_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write a bundle. A file for other programs that is there already would be of other weights,
-    and goes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = io.StringIO(newline="")
-    if bundle.certificate:
-        table = csv.DictWriter(rows, list(bundle.certificate[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(bundle.certificate)
-    files = {
-        WEIGHTS: save(dict(bundle.tensors)),
-        NETWORK: _json(bundle.network or {}),
-        CERTIFICATE: rows.getvalue().encode(),
-    }
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    said = {name: getattr(bundle, name) for name in KINDS}
-    files[CARD] = card(bundle).encode()
-    files[MANIFEST] = _json({"format": FORMAT, **said, "digests": digests})
-    (folder / ONNX).unlink(missing_ok=True)
-    for name, content in files.items():
-        replace_file(folder / name, content)
-
-
-def _json(tree: Any) -> bytes:
-    return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def place_of(path: Path) -> Path:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import yaml
 
-if TYPE_CHECKING:
-    from fedpriv.bundles.bundle import Bundle
+from fedpriv.bundles.bundle import Bundle
 
 WORDS = {
     "classes": ("classification", "predicts a class"),

@@ -7,8 +7,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from fedpriv.bundles.bundle import ONNX, place_of, read_bundle, write_bundle
+from fedpriv.bundles.bundle import ONNX, place_of, read_bundle
 from fedpriv.bundles.model import SHOWN, load_model
+from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import FedprivError, require
 from fedpriv.util.durable_files import replace_file
 

@@ -6,7 +6,6 @@ its own and tensors in other files.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +43,6 @@ def onnx_bytes(network: SavedNetwork, shape: list[int], dtype: str) -> bytes:
     require_packages("onnx", "onnxscript")
     example = torch.zeros((3, *shape), dtype=getattr(torch, dtype))
     rows = torch.export.Dim("rows")
-    file = io.BytesIO()
     level = logging.getLogger("torch.onnx").level
     try:
         with warnings.catch_warnings():
@@ -60,13 +58,13 @@ def onnx_bytes(network: SavedNetwork, shape: list[int], dtype: str) -> bytes:
                 dynamic_shapes=({0: rows},),
             )
         assert program is not None  # with dynamo
-        program.save(file)
+        content = program.model_proto.SerializeToString()
     except Exception as error:  # of torch.onnx, which has no common base
         reason = " ".join(str(error).split())
         raise FedprivError(f"--onnx: the network has no form in ONNX: {reason:.120}") from error
     finally:
         logging.getLogger("torch.onnx").setLevel(level)
-    return file.getvalue()
+    return bytes(content)
 
 
 def open_network(path: Path) -> Callable[[np.ndarray], np.ndarray]:

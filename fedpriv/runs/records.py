@@ -15,7 +15,8 @@ from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.bundles.bundle import FOLDER, write_bundle
+from fedpriv.bundles.bundle import FOLDER
+from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State

@@ -6,39 +6,15 @@ import shutil
 
 import numpy as np
 import pytest
-from command import run
 from refusals import refused
 
 from fedpriv.bundles.model import load_model
 from fedpriv.errors import FedprivError
-from fedpriv.projects.patients import csv_text
 
 FILES = ("bundle.json", "network.json", "model.safetensors", "certificate.csv", "model.onnx")
 VALUES = (None, True, -1, 10**30, 0.5, float("nan"), "x", "../x", [], {}, [[]], {"node": 0})
 """What a field is replaced by."""
 DAMAGES = ("flip", "cut", "replace")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "visits.csv").write_text(csv_text(patients=60))
-    for words in (
-        (
-            *("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient"),
-            *(
-                "data.silo=hospital",
-                "data.missing=fill",
-                "model=mlp",
-                "model.hidden=[5]",
-                "model.norm=true",
-            ),
-            *("rounds=1", "quiet=true", "hydra.run.dir=run"),
-        ),
-        ("export", "run", "--onnx", "--out", "bundle"),
-    ):
-        assert run(*words, cwd=folder).returncode == 0
-    return folder
 
 
 def fields_of(tree, path=()):
@@ -89,15 +65,15 @@ def damage(place, rng):
     return name
 
 
-def test_damaged_bundles_end_in_one_line(whole, tmp_path):
+def test_damaged_bundles_end_in_one_line(world, tmp_path):
     """Or are used, where nothing but a text or a number changed."""
     lines = []
     for seed in range(200):
         place = tmp_path / "bundle"
-        shutil.copytree(whole / "bundle", place)
+        shutil.copytree(world / "given", place)
         name = damage(place, np.random.default_rng(seed))
         try:
-            load_model(place, onnx=name == "model.onnx").scores(whole / "visits.csv")
+            load_model(place, onnx=name == "model.onnx").scores(world / "visits.csv")
         except FedprivError as error:
             lines.append(str(error))
         shutil.rmtree(place)
@@ -144,9 +120,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_network_of_a_stranger_runs_no_code(case, whole, tmp_path):
+def test_a_network_of_a_stranger_runs_no_code(case, world, tmp_path):
     place = tmp_path / "bundle"
-    shutil.copytree(whole / "bundle", place)
+    shutil.copytree(world / "given", place)
     shape = [1, 8, 8] if case == "much memory" else [1]
     tree = {"shape": shape, "dtype": "float32", "nodes": HOSTILE[case]}
     write(place, "network.json", json.dumps(tree).encode())

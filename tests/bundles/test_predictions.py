@@ -13,25 +13,6 @@ from trained import own_outputs, trained
 
 import fedpriv
 from fedpriv.bundles.model import load_model
-from fedpriv.projects.patients import csv_text
-
-WORDS = (
-    *("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient"),
-    *("data.silo=hospital", "data.drop=[pressure,glucose]", "rounds=1", "quiet=true"),
-)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    """A folder with a table, a run on it, and its bundle with a model.onnx."""
-    folder = tmp_path_factory.mktemp("world")
-    (folder / "visits.csv").write_text(csv_text(patients=60))
-    for words in (
-        (*WORDS, "hydra.run.dir=run"),
-        ("export", "run", "--onnx", "--license", "mit", "--threshold", "0.3", "--out", "given"),
-    ):
-        assert run(*words, cwd=folder).returncode == 0
-    return folder
 
 
 def assert_equal_outputs(seed, folder):
