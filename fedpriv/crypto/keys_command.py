@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +13,7 @@ from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_na
 from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
+from fedpriv.util.file_locks import lock
 
 EPILOG = """\
 examples:
@@ -72,7 +72,7 @@ def _alone(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle, wait=True)
         except OSError as error:
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise  # those of network disks, which cannot lock a folder

@@ -10,7 +10,6 @@ need not be on disk before the next checkpoint (`Journal.fsync`).
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import BinaryIO
 
 from fedpriv.errors import FedprivError
 from fedpriv.util.durable_files import fsync, fsync_folder
+from fedpriv.util.file_locks import lock
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_bytes
 
 JOURNAL = "rounds_begun.csv"
@@ -83,7 +83,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._file.fileno())
         except BlockingIOError as error:
             raise FedprivError(f"{self.path.parent}: another process is running it") from error
 
@@ -129,7 +129,7 @@ def in_progress(folder: Path) -> bool:
     """Whether a process is running the run in `folder`."""
     try:
         with opened(folder / JOURNAL, TABLE_BYTES) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock(file.fileno(), shared=True)
     except (FileNotFoundError, ValueError):  # none, or no regular file
         return False
     except BlockingIOError:

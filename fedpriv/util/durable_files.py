@@ -27,7 +27,9 @@ def fsync_all(paths: Iterable[Path]) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """`fsync` the names of a folder's files."""
+    """`fsync` the names of a folder's files. Windows does so by itself."""
+    if os.name == "nt":
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -63,7 +65,8 @@ class _Fsync(Work[None]):
 
     def run(self) -> None:
         self.file.flush()
-        os.fdatasync(self.file.fileno())  # fdatasync also writes the length
+        sync = getattr(os, "fdatasync", os.fsync)  # it also writes the length; Windows has none
+        sync(self.file.fileno())
 
     @classmethod
     def run_batch(cls, works: Sequence[_Fsync]) -> list[None]:

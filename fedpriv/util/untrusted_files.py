@@ -26,6 +26,8 @@ RECORD_BYTES = 2**26
 """Size limit of a JSON file."""
 TABLE_BYTES = 2**30
 """Size limit of a table."""
+OPEN_AS_IT_IS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Opening a pipe would otherwise block; on Windows, line ends would be changed."""
 MAX_DEPTH = 20
 """Limit of nested mappings and lists in a configuration file."""
 
@@ -49,7 +51,7 @@ def require_regular(path: Path | int, most: int) -> None:
 @contextmanager
 def opened(path: Path, most: int) -> Iterator[BufferedReader]:
     """A regular file of at most `most` bytes, open to be read. Raises ValueError or OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would otherwise block
+    handle = os.open(path, os.O_RDONLY | OPEN_AS_IT_IS)
     with os.fdopen(handle, "rb") as file:
         require_regular(handle, most)
         yield file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import subprocess
 import tempfile
@@ -11,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.file_locks import lock
 
 
 class CannotCompileError(Exception):
@@ -47,8 +47,8 @@ def built(folder: Path, name: str, sources: object, make: Callable[[Path], bytes
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
-    with open(library.with_suffix(".lock"), "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(library.with_suffix(".lock"), "wb") as held:
+        lock(held.fileno(), wait=True)
         if not library.exists():  # another process has made it meanwhile
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 replace_file(library, make(Path(scratch)))
