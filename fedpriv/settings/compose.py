@@ -28,6 +28,7 @@ from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.experiment import GROUPS, Experiment, build
 from fedpriv.settings.keys import unknown_key
 from fedpriv.settings.words import (
+    DATA_FILES,
     conf_dir,
     near,
     refuse_file,
@@ -108,8 +109,6 @@ class Composer:
 
 TRUST_CODE = "--trust-code"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx")
-"""Ends of names that stand for a file of the user's where a data set is expected."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +284,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except MissingConfigException as error:
         missing = str(error.missing_cfg_file)
-        if missing.startswith("data/") and missing.lower().endswith(TABLE_FILES):
+        if missing.startswith("data/") and missing.lower().endswith(DATA_FILES):
             path = missing.removeprefix("data/")
             own = f"data=table data.path={path} data.label=... data.user=... reads a table"
             raise ConfigError("data", path, own) from error

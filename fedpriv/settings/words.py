@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.util.pasted import hydra_text
 from fedpriv.util.plain_numbers import plain, plain_number
 
 SEEDS = re.compile(r"(\d+)\.\.(\d+)")
 MOST_SEEDS = 10_000
 """A longer range is a mistake."""
 ALLOWED = f"seeds such as 0,1,2 or 0..4 (first to last, at most {MOST_SEEDS:,})"
-DATA_FILES = (".csv", ".tsv", ".txt", ".parquet", ".json", ".jsonl", ".xlsx", ".npz", ".npy", ".gz")
+DATA_FILES = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".json", ".jsonl", ".xlsx", ".npz", ".npy"),
+    *(".gz", ".bz2", ".xz", ".zip"),
+)
+HYDRA_SIGNS = re.compile(r"[\w/\\+.$%*@?|:{}\[\] ,-]*(?<!^,)", re.ASCII)
+"""What Hydra reads as a value without quotes."""
+QUOTED = ("'", '"', "{", "['", '["', "choice(", "range(", "interval(", "shuffle(", "sort(", "glob(")
 SYNONYMS = {
     "epsilon": "accountant.target",
     "eps": "accountant.target",
@@ -67,9 +74,22 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def with_listed_seeds(words: Iterable[str]) -> list[str]:
-    """The words of a command line, with every range of `seed` as a list. Raises ConfigError for a
-    range that is empty or too long."""
-    return [_listed(word) for word in words]
+    """The words of a command line, with every range of `seed` as a list, and names of a table in
+    quotes where Hydra cannot read them without. Raises ConfigError for a range that is empty or too
+    long."""
+    return [_quoted(_listed(word)) for word in words]
+
+
+def _quoted(word: str) -> str:
+    """A word of `data` with signs that Hydra reads in quotes alone: data.decimal=, for example."""
+    key, equals, value = word.partition("=")
+    odd = HYDRA_SIGNS.fullmatch(value) is None and value.startswith(QUOTED) is False
+    if not (key.startswith("data.") and equals and odd):
+        return word
+    if value.startswith("["):
+        inside = value.removeprefix("[").removesuffix("]")
+        return f"{key}=[{','.join(hydra_text(one.strip()) for one in inside.split(','))}]"
+    return f"{key}={hydra_text(value)}"
 
 
 def _listed(word: str) -> str:

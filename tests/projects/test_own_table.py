@@ -81,7 +81,10 @@ REFUSED = {
     "a setting of the training": ([*TABLE, *REST, "rounds=9"], "rounds=9: only data.*"),
     "a schema": ([*TABLE[:1], "data.schema=a.yaml"], "data.schema=a.yaml: nothing"),
     "no table": (["data.label=died", "data.user=patient"], "data.path=null: the table"),
-    "missing features": ([*TABLE, "data.drop=[stay]"], "visits.csv: line"),
+    "missing features": (
+        [*TABLE, "data.drop=[stay]", "data.missing=refuse"],
+        "visits.csv: line",
+    ),
     "a public range of the example": (["--public"], "--public=: for data.path=... alone"),
     "an own method": ([*TABLE, "--method"], "--method=: for a project without data.path"),
 }

@@ -88,6 +88,7 @@ from fedpriv.errors import require
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Party
 from fedpriv.rounds.contributors import Weighting
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query
 
@@ -318,24 +319,26 @@ class SecAggSilo(WeightedSilo):
         def trained() -> Party:
             made.append((yield from self.summed(query, job)))
 
-        noise = query.removable
-        if noise is not None and job.secret is None:
-            raise ValueError(f"query {query.name}: its noise has no secret that removes parts")
-        yield from self.member(
+        terms = self.aggregation.terms(query, post.told(SERVER))
+        member = self.member(
+            query,
+            job,
             post=post,
-            terms=self.aggregation.terms(query, post.told(SERVER)),
+            terms=terms,
             signer=self.signer,
             # Called late: the result would wait in memory.
             trained=trained,
             vector=made.pop,
             invited=query.silos,
-            noise=noise,
-            secret=job.secret or b"",
-        ).run()
+        )
+        yield from member.run()
 
-    def member(self, **fields: Any) -> Member:
-        """This silo's part in a query."""
-        return Member(**fields)
+    def member(self, query: Query, job: LocalJob, **common: Any) -> Member:
+        """This silo's part in a query.
+
+        common: arguments of every member.
+        """
+        return Member(**common)
 
 
 @dataclass
@@ -345,12 +348,19 @@ class SecAggServer(WeighingServer):
     aggregation: SecAgg
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        collector = Collector(
+        collector = self.collector(
+            query,
             post=query.post(SERVER, self.signer),
             terms=self.aggregation.terms(query, digest_of(broadcast)),
             invited=sorted(query.silos),
             draws=query.streams.secret(query.stream("silo sample"), query.round, SERVER),
             message=ring_message(query),
-            noise=query.removable,
         )
         return (yield from collector.run(broadcast))
+
+    def collector(self, query: Query, **common: Any) -> Collector:
+        """The server's part in a query.
+
+        common: arguments of every collector.
+        """
+        return Collector(**common)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedpriv.data.base import Records
-from fedpriv.data.table.schema import Category, Schema
+from fedpriv.data.table.schema import Category, Schema, date_of
 from fedpriv.data.table.settings import TableSettings
 
 IDENTIFIER = re.compile(
@@ -103,19 +103,23 @@ def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
     if label.classes:
         yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
     elif label.time is not None:
-        yield f"label {label.column}: survival, time in column {label.time} up to {high:g}"
+        event = f", event {label.events[-1]}" if label.events else ""
+        yield f"label {label.column}: survival{event}, time in column {label.time} up to {high:g}"
     else:
         yield f"label {label.column}: regression, from {low:g} to {high:g}"
     for feature in schema.features:
         if isinstance(feature, Category):
             yield f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
-        elif feature.range is None:
-            yield f"feature {feature.name}: number, scaled by the training records"
+            continue
+        what = "number" if feature.date is None else f"date ({feature.date})"
+        if feature.range is None:
+            yield f"feature {feature.name}: {what}, scaled by the training records"
         else:
-            low, high = feature.range
-            yield f"feature {feature.name}: number, {low:g} to {high:g} become -1 to 1"
+            shown = [f"{one:g}" if feature.date is None else date_of(one) for one in feature.range]
+            yield f"feature {feature.name}: {what}, {' to '.join(shown)} become -1 to 1"
     for name in schema.unused:
-        yield f"column {name}: left out"
+        reason = schema.reasons.get(name)
+        yield f"column {name}: left out{f': {reason}' if reason else ''}"
     counted = "on the public list" if table.schema else "named in the records"
     yield f"users: {schema.n_users} {counted}; {user_is(schema, table.user_scope)}"
     if schema.silo is None:

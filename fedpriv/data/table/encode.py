@@ -6,12 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.data.table.infer import EVENTS
+from fedpriv.data.table.owners import same_form
 from fedpriv.data.table.read import Cells
-from fedpriv.data.table.schema import CLASSIFICATION, REGRESSION, Category, Number, Schema
-from fedpriv.data.table.settings import FILL, REFUSE, ReadingRules, TableSettings
+from fedpriv.data.table.schema import (
+    CLASSIFICATION,
+    REGRESSION,
+    SURVIVAL,
+    Category,
+    Number,
+    Schema,
+)
+from fedpriv.data.table.settings import (
+    ACCEPT,
+    DROP,
+    FILL,
+    MERGE,
+    REFUSE,
+    ReadingRules,
+    TableSettings,
+)
+from fedpriv.util.pasted import pasted
 
-EVENTS = ("0", "1", "false", "true", "0.0", "1.0")
-"""Texts of an event column: no and yes in turn."""
+FEATURE = "data.missing=fill fills it, data.missing=drop leaves the row out"
+OWNER = "data.incomplete=drop leaves the row out"
+"""What the settings can do about a missing feature, and about a missing label, user or silo."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +49,22 @@ class Encoded:
     notes: tuple[str, ...]
 
 
-def encode(cells: Cells, schema: Schema, table: TableSettings) -> Encoded:
+def encode(cells: Cells, schema: Schema, table: TableSettings, rules: ReadingRules) -> Encoded:
     """Features and labels of all rows. Raises DataError for a cell that the table's rules refuse.
 
-    table: whether missing features, missing labels and owners, and values outside of lists and
-        ranges are refused, dropped, filled or accepted.
+    table: whether missing labels and owners, and unknown classes are refused or dropped.
+    rules: whether missing features, and values outside of lists and ranges are refused, dropped,
+        filled or accepted.
     """
     notes: list[str] = []
     kept = np.ones(len(cells.frame), dtype=bool)
-    for column in (*schema.label.columns, schema.user, schema.silo):
+    for column in (schema.user, schema.silo):
         if column is not None:
-            kept &= _there(cells, column, table.incomplete, "data.incomplete=drop", notes)
-    y = _labels(cells, schema, table, notes)
-    x, whole = features_of(cells, schema, table, notes)
-    return Encoded(x, y, kept & whole, tuple(notes))
+            empty = cells.frame[column].isna().to_numpy()
+            kept &= _there(cells, column, empty, OWNER, table.incomplete, notes)
+    y, known = _labels(cells, schema, table, rules, notes)
+    x, whole = features_of(cells, schema, rules, notes)
+    return Encoded(x, y, kept & known & whole, tuple(notes))
 
 
 def features_of(
@@ -54,22 +75,25 @@ def features_of(
     columns = []
     for feature in schema.features:
         if isinstance(feature, Number):
-            values = _number(cells, feature, table, notes)
+            values, missing = _number(cells, feature, table, notes)
         else:
-            values = _category(cells, feature, table, notes)
+            values, missing = _category(cells, feature, table, notes)
         columns.append(values.astype(np.float32))
-        ways = "data.missing=fill fills it, data.missing=drop"
-        kept &= _there(cells, feature.name, table.missing, ways, notes)
+        kept &= _there(cells, feature.name, missing, FEATURE, table.missing, notes)
     return np.hstack(columns), kept
 
 
-def _there(cells: Cells, column: str, rule: str, ways: str, notes: list[str]) -> np.ndarray:
-    """Which rows may stay, (n,) bool, as far as missing cells of this column decide."""
-    missing = cells.frame[column].isna().to_numpy()
+def _there(
+    cells: Cells, column: str, missing: np.ndarray, ways: str, rule: str, notes: list[str]
+) -> np.ndarray:
+    """Which rows may stay, (n,) bool, as far as missing cells of this column decide.
+
+    ways: what the settings can do about it.
+    """
     if not missing.any():
         return ~missing
     if rule == REFUSE:
-        cells.refuse_rows(column, missing, "a missing value", f"{ways} leaves the row out")
+        cells.refuse_rows(column, missing, "a missing value", ways)
         return ~missing
     done = "filled" if rule == FILL else "left out"
     notes.append(f"{int(missing.sum())} rows without {column} are {done}")
@@ -77,16 +101,20 @@ def _there(cells: Cells, column: str, rule: str, ways: str, notes: list[str]) ->
 
 
 def _within(
-    cells: Cells, column: str, bounds: tuple[float, float], table: ReadingRules, notes: list[str]
+    cells: Cells,
+    column: str,
+    values: np.ndarray,
+    bounds: tuple[float, float],
+    table: ReadingRules,
+    notes: list[str],
 ) -> np.ndarray:
-    """A column of numbers (n,), refused or cut where they are out of bounds."""
-    values = cells.numbers(column)
+    """Numbers of a column (n,), refused or cut where they are out of bounds."""
     low, high = bounds
     beyond = (values < low) | (values > high)
     if beyond.any():
         if table.outside == REFUSE:
-            allowed = f"outside {low:g} to {high:g}"
-            cells.refuse_rows(column, beyond, allowed, "data.outside=accept cuts it")
+            remedy = f"{pasted('data.outside', ACCEPT)} cuts it"
+            cells.refuse_rows(column, beyond, f"outside {low:g} to {high:g}", remedy)
         else:
             notes.append(f"column {column}: {int(beyond.sum())} values are cut to the range")
     return np.asarray(np.clip(values, low, high))
@@ -98,50 +126,79 @@ def _to_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     return np.asarray((values - low) / (high - low) * 2 - 1)
 
 
-def _number(cells: Cells, feature: Number, table: ReadingRules, notes: list[str]) -> np.ndarray:
-    """(n, 1): a missing number is 0, the middle of the range, or NaN where there is no range."""
+def _number(
+    cells: Cells, feature: Number, table: ReadingRules, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 1), and which are missing: 0, the middle of the range, or NaN where there is no range."""
+    values = cells.numbers(feature.name, feature.date)
+    missing = cells.read_numbers(feature.name, feature.date)[1]
     if feature.range is None:
-        return cells.numbers(feature.name)[:, None]
-    values = _within(cells, feature.name, feature.range, table, notes)
-    return np.where(np.isnan(values), 0.0, _to_unit(values, feature.range))[:, None]
+        return values[:, None], missing
+    values = _within(cells, feature.name, values, feature.range, table, notes)
+    return np.where(np.isnan(values), 0.0, _to_unit(values, feature.range))[:, None], missing
 
 
-def _category(cells: Cells, feature: Category, table: ReadingRules, notes: list[str]) -> np.ndarray:
-    """(n, k): a 0/1 feature for each category."""
+def _category(
+    cells: Cells, feature: Category, table: ReadingRules, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, k): a 0/1 feature for each category; and which are missing."""
+    cells.require_printable(feature.name)
     places = cells.places(feature.name, feature.values)
     unknown = places == -2
     if unknown.any():
         if table.outside == REFUSE:
             allowed = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
-            remedy = "data.outside=accept makes it no category"
+            remedy = f"{pasted('data.outside', ACCEPT)} makes it no category"
             cells.refuse_rows(feature.name, unknown, allowed, remedy)
         else:
             notes.append(f"column {feature.name}: {int(unknown.sum())} values are in no category")
-    return np.asarray(places[:, None] == np.arange(len(feature.values)))
+    return np.asarray(places[:, None] == np.arange(len(feature.values))), places == -1
 
 
-def _labels(cells: Cells, schema: Schema, table: TableSettings, notes: list[str]) -> np.ndarray:
-    """Labels as `Records.y`."""
+def _labels(
+    cells: Cells, schema: Schema, table: TableSettings, rules: ReadingRules, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as `Records.y`, and which rows have one."""
     label = schema.label
     if label.problem == CLASSIFICATION:
-        return _known(cells, label.column, label.classes)
+        form = same_form if table.similar_ids == MERGE else str
+        places = cells.places(label.column, label.classes, form)
+        return places, _labelled(cells, label.column, places, label.classes, table, notes)
     assert label.range is not None  # of all other labels
+    measured = label.time or label.column
+    values = cells.numbers(measured)
+    there = _there(cells, measured, np.isnan(values), OWNER, table.incomplete, notes)
+    if label.problem == SURVIVAL:
+        cells.refuse_rows(measured, values < 0, "a time of survival must not be negative")
+    inside = _within(cells, measured, values, label.range, rules, notes)
     if label.problem == REGRESSION:
-        values = _within(cells, label.column, label.range, table, notes)
-        return _to_unit(values, label.range).astype(np.float32)
-    assert label.time is not None
-    times = cells.numbers(label.time)
-    if (times <= 0).any():
-        raise cells.error(label.time, times <= 0, "a time of survival must be positive")
-    ends = _within(cells, label.time, label.range, table, notes)
-    happened = _known(cells, label.column, EVENTS) % 2
+        return _to_unit(inside, label.range).astype(np.float32), there
+    events = label.events or tuple(EVENTS)
+    places = cells.places(label.column, events, str if label.events else str.casefold)
+    there &= _labelled(cells, label.column, places, events, table, notes)
+    means = [*map(EVENTS.get, events)] if not label.events else [0] * (len(events) - 1) + [1]
+    happened = np.array([*means, 0, 0])[places]
     longest = label.range[1]
-    event = np.where(times > longest, 0.0, happened)  # nothing was seen to happen before the end
-    return np.stack([event, ends / longest], axis=1).astype(np.float32)
+    event = np.where(values > longest, 0.0, happened)  # nothing was seen to happen before the end
+    return np.stack([event, inside / longest], axis=1).astype(np.float32), there
 
 
-def _known(cells: Cells, column: str, known: tuple[str, ...]) -> np.ndarray:
-    """Places of a column's texts among those known. Raises DataError for any other."""
-    shown = ", ".join(known[:6]) + (" ..." if len(known) > 6 else "")
-    cells.refuse(column, lambda text: text not in known, f"allowed: {shown}")
-    return cells.places(column, known)
+def _labelled(
+    cells: Cells,
+    column: str,
+    places: np.ndarray,
+    known: tuple[str, ...],
+    table: TableSettings,
+    notes: list[str],
+) -> np.ndarray:
+    """Which rows have a label that is known. Refuses any other, unless such rows are left out."""
+    there = _there(cells, column, places == -1, OWNER, table.incomplete, notes)
+    unknown = places == -2
+    if not unknown.any():
+        return there
+    if table.rare != DROP:
+        shown = ", ".join(known[:6]) + (" ..." if len(known) > 6 else "")
+        remedy = f"{pasted('data.rare', DROP)} leaves such rows out"
+        cells.refuse_rows(column, unknown, f"allowed: {shown}", remedy)
+    notes.append(f"{int(unknown.sum())} rows of another {column} are left out")
+    return np.asarray(there & ~unknown)

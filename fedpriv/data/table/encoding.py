@@ -12,8 +12,9 @@ import numpy as np
 
 from fedpriv.data.table.encode import features_of
 from fedpriv.data.table.read import Cells, read_cells
-from fedpriv.data.table.schema import Category, Number, Schema, parse_schema, schema_tree
+from fedpriv.data.table.schema import Number, Schema, parse_schema, schema_tree
 from fedpriv.data.table.settings import ReadingRules
+from fedpriv.data.table.written import POINT
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import require
 
@@ -67,7 +68,7 @@ class Encoding:
         """The encoding of `tree`, which a stranger may have written. Raises ValueError, TypeError,
         LookupError or FedprivError."""
         schema = parse_schema(tree["schema"])
-        given, rules = tree["rules"], ReadingRules()
+        given, rules = tree["rules"], ReadingRules(decimal=POINT)
         for name, value in asdict(rules).items():
             own = given[name]
             fits = isinstance(own, str | None if name == "separator" else type(value))
@@ -98,8 +99,7 @@ class Encoding:
         DataError for a table that cannot be read at all."""
         features = self.schema.features
         names = [one.name for one in features]
-        texts = [one.name for one in features if isinstance(one, Category)]
-        cells = read_cells(path, self.rules, texts, columns=names)
+        cells = read_cells(path, self.rules, columns=names)
         found = list(map(str, cells.frame.columns))
         require_columns(cells.name, found, names)
         notes: list[str] = []

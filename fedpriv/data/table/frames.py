@@ -31,11 +31,13 @@ class Written:
     columns: for each column the place (n,) of each row's text, -1 where a value is missing, and the
         texts.
     lines: (n,) lines of the file.
+    separator: sign between two cells; None: there is none.
     """
 
     names: list[str]
     columns: list[tuple[np.ndarray, list[str]]]
     lines: np.ndarray
+    separator: str | None = None
 
 
 def read_parquet(path: Path, most: int = MOST_BYTES) -> Written:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.data.table.read import Cells, places_of
-from fedpriv.data.table.settings import KEEP, MERGE, REFUSE, SILO, TABLE, TableSettings
+from fedpriv.data.table.settings import DROP, KEEP, MERGE, REFUSE, SILO, TABLE, TableSettings
 from fedpriv.errors import DataError
+from fedpriv.util.pasted import pasted
 
 PLACEHOLDERS = frozenset(
     [
@@ -30,23 +32,27 @@ ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+")
 """A number as spreadsheets and floats write it when it is long: 1.23457E+11."""
 
 
-def same_form(text: str) -> str:
-    """The form in which spellings of one name are equal: letters without their case, no spaces, no
-    zeros before a number, no decimals of zeros.
+ZEROS = re.compile(r"(?<![^\W_])(?<![.,])([^\W\d_]*)0+(?=\d+(?![^\W_]))")
+"""Zeros before a number that stands alone or after letters only."""
 
-    >>> same_form("01"), same_form("1.0"), same_form(" 1"), same_form("P 07"), same_form("100")
-    ('1', '1', '1', 'p7', '100')
+
+def same_form(text: str) -> str:
+    """The form in which spellings of one name are equal: letters without their case, no spaces but
+    between two numbers, no zeros before a number, no decimals of zeros.
+
+    >>> [same_form(text) for text in ("01", "1.0", " 1", "P 07", "100", "a 1 11", "0fc2")]
+    ['1', '1', '1', 'p7', '100', 'a1 11', '0fc2']
     """
-    plain = "".join(unicodedata.normalize("NFKC", text).casefold().split())
+    plain = unicodedata.normalize("NFKC", text).casefold().strip()
     plain = "".join(sign for sign in plain if unicodedata.category(sign) != "Cf")
-    if re.fullmatch(r"[+-]?\d+(\.\d+)?e[+-]?\d{1,2}", plain):  # as spreadsheets write long numbers
-        plain = f"{float(plain):.0f}"
-    plain = re.sub(r"^(\+?)(\d+)\.0*$", r"\2", plain)
-    return re.sub(r"(?<![\d.])0+(?=\d)", "", plain)
+    plain = re.sub(r"(?<=\d)\s+(?=\d)", "\0", plain)
+    plain = "".join(plain.split()).replace("\0", " ")
+    plain = re.sub(r"^\+?(\d+)\.0*$", r"\1", plain)
+    return ZEROS.sub(r"\1", plain)
 
 
 def names_of(
-    cells: Cells, column: str, rule: str, notes: list[str]
+    cells: Cells, column: str, rule: str, notes: list[str], marks: Sequence[str] = ()
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """The number (n,) of each row's name, -1 where it is missing, and the names by number,
     ascending. Raises DataError for names that may mean the same under the rule "refuse", and for
@@ -54,20 +60,24 @@ def names_of(
 
     notes: gets a line on names that may mean the same; names are not in it, because notes go to a
         run's log.
+    marks: the table's own texts for a missing value.
     """
+    cells.require_printable(column)
+    spelt = cells.texts(column)
+    nobody = [*marks, *(text for text in spelt if text.casefold() in PLACEHOLDERS)]
     cells.refuse(
         column,
         lambda text: text.casefold() in PLACEHOLDERS,
-        "it names nobody in particular; add it to data.missing_marks, and choose data.incomplete",
+        f"it names nobody in particular; {pasted('data.missing_marks', nobody)} "
+        f"{pasted('data.incomplete', DROP)} leaves such rows out",
     )
     if rule != KEEP:
         cells.refuse(
             column,
             lambda text: ROUNDED.fullmatch(text) is not None,
             "a number that a spreadsheet or a float has rounded, so that two persons may have one "
-            "name: export it as text, or set data.similar_ids=keep",
+            f"name: export it as text, or {pasted('data.similar_ids', KEEP)} takes it as it is",
         )
-    spelt = list(map(str, cells.frame[column].cat.categories))
     first: dict[str, str] = {}
     alike = [(first.setdefault(same_form(text), text), text) for text in spelt]
     pairs = tuple((one, other) for one, other in alike if one != other)
@@ -77,8 +87,8 @@ def names_of(
         cells.refuse(
             column,
             lambda text: text == other,
-            f"it may be the same as {one!r}{more}: clean the column, or set data.similar_ids to "
-            "merge (they are one) or keep (they are not)",
+            f"it may be the same as {one!r}{more}: {pasted('data.similar_ids', MERGE)} makes them "
+            f"one, {pasted('data.similar_ids', KEEP)} leaves two",
         )
     if pairs:
         what = "are taken as one" if rule == MERGE else "are kept apart"
@@ -125,7 +135,7 @@ def owners_of(
     notes: list[str] = []
     held = None
     if silo is not None:
-        code, names = names_of(cells, silo, table.similar_ids, notes)
+        code, names = names_of(cells, silo, table.similar_ids, notes, table.missing_marks)
         silos = silos or names
         held = places_of(names, code, silos)
         if (held == -2).any():
@@ -134,7 +144,7 @@ def owners_of(
     if user is None:
         keys = row_keys(cells)
         return Owners(np.arange(len(keys)), keys, held, silos, tuple(notes))
-    number, keys = names_of(cells, user, table.similar_ids, notes)
+    number, keys = names_of(cells, user, table.similar_ids, notes, table.missing_marks)
     if len(keys) == len(cells.frame):
         notes.append(f"column {user}: every row has another value: is it the person, or the visit?")
     if held is not None:

@@ -6,15 +6,20 @@ other cells its column has.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
+import gzip
 import io
+import lzma
 import re
+import zipfile
+import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,15 +28,28 @@ import numpy as np
 
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
-from fedpriv.data.table.settings import ReadingRules
+from fedpriv.data.table.settings import MISSING_MARKS, ReadingRules
+from fedpriv.data.table.written import COMMA, POINT, days_of, number_of
 from fedpriv.errors import DataError, FedprivError
-from fedpriv.util.plain_numbers import plain_number
+from fedpriv.util.pasted import pasted
 from fedpriv.util.untrusted_files import opened
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = ",;\t|"
+UNPACK: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+MOST_UNPACKED = 2**31
+"""Size limit of what a compressed file unpacks to."""
+UNNAMED = re.compile(r"(Unnamed: \d+)?")
+"""Names of columns without a name, such as the numbers of rows that R and pandas write."""
+BINARY = {
+    b"PK\x03\x04": "an Excel file or an archive: save the sheet as CSV UTF-8",
+    b"\xd0\xcf\x11\xe0": "an old Excel file: save the sheet as CSV UTF-8",
+    b"PAR1": "a Parquet file: its name has to end with .parquet",
+    b"\x1f\x8b": "a packed file: its name has to end with .gz",
+}
+"""What a file is that begins so."""
 MOST_COLUMNS = 10_000
 ROWS = 4096
 """Rows that are sorted into columns together."""
@@ -58,20 +76,27 @@ class Cells:
     """The cells of a table.
 
     name: of the file, for messages.
-    frame: a column for each name. A column is of numbers (float64, missing ones NaN), or
-        categorical with stripped texts, missing ones without a category. The index has the lines
-        of the file.
-    decimal: sign before the decimals of a text.
+    frame: a categorical column of stripped texts for each name, missing ones without a category.
+        The index has the lines of the file.
+    marks: numbers that stand for a missing value, in any spelling.
+    decimal: sign before decimals, None if it is not known yet.
+    separator: sign between two cells of the file, None if it has none.
     refused: why a row is refused, by its place, where rows are judged one by one; None: the first
         refused cell ends the reading.
     unread: columns of the file that are not in `frame`.
+    known_numbers: columns that were read as numbers.
     """
 
     name: str
     frame: pd.DataFrame
-    decimal: str = "."
+    marks: tuple[float, ...]
+    decimal: str | None
+    separator: str | None
     refused: dict[int, str] | None = None
     unread: tuple[str, ...] = ()
+    known_numbers: dict[tuple[str, str | None, str], tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def error(self, column: str, wrong: np.ndarray, what: str) -> DataError:
         """The error for the first row of `wrong` (n,) bool, with line and value of the column."""
@@ -100,26 +125,68 @@ class Cells:
             self.refused.setdefault(int(row), f"column {column}: {shown}{what}")
 
     def refuse(self, column: str, wrong: Callable[[str], bool], what: str) -> None:
-        """Refuse the rows of a column of texts whose text is wrong, as `refuse_rows`."""
+        """Refuse the rows of a column whose text is wrong, as `refuse_rows`."""
         values = self.frame[column].cat
         odd = [place for place, text in enumerate(values.categories) if wrong(text)]
         if odd:
             self.refuse_rows(column, np.isin(values.codes, odd), what)
 
-    def numbers(self, column: str) -> np.ndarray:
-        """A column as numbers, (n,) float64, NaN where one is missing. Refuses a text that is no
-        number."""
-        values = self.frame[column]
-        if values.dtype == np.float64:
-            return np.asarray(values.to_numpy())
-        texts = {text: number_of(text.replace(self.decimal, ".")) for text in values.cat.categories}
-        self.refuse(column, lambda text: np.isnan(texts[text]), "a number is expected")
-        return np.array([*texts.values(), np.nan])[values.cat.codes.to_numpy()]
+    def texts(self, column: str) -> list[str]:
+        """The different texts of a column."""
+        return list(map(str, self.frame[column].cat.categories))
 
-    def places(self, column: str, known: Sequence[str]) -> np.ndarray:
+    def read_numbers(self, column: str, date: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """A column as numbers, (n,) float64, NaN where a text writes none; and where it has none,
+        (n,) bool.
+
+        date: form of the column's dates, which become days from 1970; None: it has numbers.
+        """
+        key = (column, date, self.decimal or POINT)
+        if key not in self.known_numbers:
+            texts = self.texts(column)
+            if date is not None:
+                numbers = days_of(texts, date)
+            else:
+                numbers = np.array([number_of(text, key[-1]) for text in texts])
+            missing = np.append(np.isin(numbers, self.marks), True)
+            codes = self.frame[column].cat.codes.to_numpy()
+            numbers = np.where(missing, np.nan, np.append(numbers, np.nan))
+            self.known_numbers[key] = numbers[codes], missing[codes]
+        return self.known_numbers[key]
+
+    def numbers(self, column: str, date: str | None = None) -> np.ndarray:
+        """`read_numbers`, NaN where one is missing. Refuses a text that is no number (or date), and
+        a number that is not of a sensible size."""
+        values, missing = self.read_numbers(column, date)
+        wrong = np.isnan(values) & ~missing
+        if wrong.any():
+            text = str(self.frame[column].iloc[int(wrong.argmax())])
+            comma = date is None and not np.isnan(number_of(text, COMMA))
+            remedy = f"{pasted('data.decimal', COMMA)} reads decimal commas" if comma else ""
+            what = "a number is expected" if date is None else f"a date like {date} is expected"
+            self.refuse_rows(column, wrong, what, remedy)
+        huge = np.abs(values) > LARGEST
+        self.refuse_rows(column, huge, f"not a number up to {LARGEST:g} in size")
+        return values
+
+    def require_printable(self, column: str) -> None:
+        """Raise DataError for a text that is no printable line."""
+        self.refuse(
+            column,
+            lambda text: not text.isprintable() or "\ufffd" in text,
+            "a text of several lines, or with signs that are not printable: is the encoding right?",
+        )
+
+    def places(
+        self, column: str, known: Sequence[str], form: Callable[[str], str] = str
+    ) -> np.ndarray:
         """Place of each row's text among those known, (n,); -1 where it is missing, -2 where it is
-        unknown."""
-        return places_of(self.frame[column].cat.categories, self.frame[column].cat.codes, known)
+        unknown.
+
+        form: two texts of one form are one.
+        """
+        texts = map(form, self.frame[column].cat.categories)
+        return places_of(texts, self.frame[column].cat.codes, list(map(form, known)))
 
 
 def places_of(texts: Iterable[str], codes: Any, known: Sequence[str]) -> np.ndarray:
@@ -130,17 +197,12 @@ def places_of(texts: Iterable[str], codes: Any, known: Sequence[str]) -> np.ndar
 
 
 def read_cells(
-    path: Path | None,
-    form: ReadingRules,
-    texts: Iterable[str],
-    *,
-    columns: Collection[str] | None = None,
+    path: Path | None, form: ReadingRules, *, columns: Collection[str] | None = None
 ) -> Cells:
     """The cells of a CSV file, of a Parquet file (its name ends with .parquet), or of the given
     data frame if there is no path.
 
     form: how the cells are written: separator, decimal, encoding and missing marks.
-    texts: columns that stay texts even if all of their cells are numbers.
     columns: of new rows, which are judged one by one; None: all columns, and the first cell that
         is refused ends the reading.
 
@@ -149,29 +211,39 @@ def read_cells(
     name = FRAME if path is None else str(path)
     try:
         found = _written(path, form)
-        names = _checked(found.names)
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name}: not {form.encoding} ({error.reason}); if it is a CSV file, set "
-            "data.encoding, for example latin-1"
-        ) from error
+        named = _named(found)
+    except UnicodeError as error:
+        raise DataError(f"{name}: not {form.encoding}: {_encoding(error)}") from error
     except (OSError, ValueError, LookupError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{name}: {reason}") from error
+    except (EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, lzma.LZMAError) as error:
+        raise DataError(f"{name}: cannot be unpacked: {error}") from error
     import pandas as pd
 
-    kept = frozenset(texts)
+    marks = {"", *MISSING_MARKS, *form.missing_marks}
     read = {
-        column: _values(codes, values, form, keep=column in kept)
-        for column, (codes, values) in zip(names, found.columns)
+        column: _stripped(*found.columns[place], marks)
+        for column, place in named.items()
         if columns is None or column in columns
     }
-    refused = None if columns is None else dict[int, str]()
-    unread = tuple(column for column in names if column not in read)
+    if not len(found.lines):
+        raise DataError(f"{name}: no records, only names of columns")
+    numbers = tuple(number for mark in marks if not np.isnan(number := number_of(mark)))
     frame = pd.DataFrame(read, index=found.lines)
-    cells = Cells(name, frame, form.decimal, refused, unread)
-    _refuse_odd_cells(cells)
-    return cells
+    refused = None if columns is None else dict[int, str]()
+    unread = tuple(column for column in named if column not in read)
+    return Cells(name, frame, numbers, form.decimal, found.separator, refused, unread)
+
+
+def _encoding(error: UnicodeError) -> str:
+    """What may read a file that is not in the encoding that was said."""
+    raw = error.object if isinstance(error, UnicodeDecodeError) else b""
+    try:
+        raw.decode("cp1252")
+        return f"{pasted('data.encoding', 'cp1252')} reads a file of Windows"
+    except UnicodeDecodeError:
+        return f"{pasted('data.encoding', 'latin-1')} reads any file"
 
 
 def _written(path: Path | None, form: ReadingRules) -> Written:
@@ -185,112 +257,126 @@ def _written(path: Path | None, form: ReadingRules) -> Written:
     noted(path)
     if path.suffix.lower() in (".parquet", ".pq"):
         return read_parquet(path)
-    with opened(path, MOST_BYTES) as file:
-        return _csv(file, form)
-
-
-def _csv(raw: BinaryIO, form: ReadingRules) -> Written:
-    """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
     utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
-    encoding = "utf-8-sig" if utf8 else form.encoding
-    with io.TextIOWrapper(raw, encoding=encoding, newline="") as file:
-        unquoted = re.sub(r'"[^"]*"', "", file.readline())
-        separator = form.separator or max(SEPARATORS, key=unquoted.count)
+    with _unpacked(path) as raw:
+        if utf8:
+            _refuse_binary(raw.read(256))
+            raw.seek(0)
+        encoding = "utf-8-sig" if utf8 else form.encoding
+        with io.TextIOWrapper(raw, encoding=encoding, newline="") as text:
+            return _csv(text, form)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[BinaryIO]:
+    """An open file, unpacked if its name says that it is compressed. Raises ValueError for one that
+    unpacks to too much."""
+    suffix = path.suffix.lower()
+    with opened(path, MOST_BYTES) as file:
+        if suffix == ".zip":
+            archive = zipfile.ZipFile(file)
+            inside = [one for one in archive.infolist() if not one.is_dir()]
+            names = [one for one in inside if not one.filename.startswith("__MACOSX/")]
+            if len(names) != 1:
+                raise ValueError(f"{len(names)} files are inside; unpack it, and name one")
+            yield _bounded(archive.open(names[0]))
+        else:
+            yield _bounded(UNPACK[suffix](file)) if suffix in UNPACK else file
+
+
+def _bounded(packed: Any) -> io.BytesIO:
+    raw = packed.read(MOST_UNPACKED + 1)
+    if len(raw) > MOST_UNPACKED:
+        raise ValueError(f"it unpacks to more than {MOST_UNPACKED} bytes")
+    return io.BytesIO(raw)
+
+
+def _refuse_binary(head: bytes) -> None:
+    """Raise ValueError for the head of a file that is no text in UTF-8."""
+    for start, what in BINARY.items():
+        if head.startswith(start):
+            raise ValueError(f"not a text file but {what}")
+    zeros = [head[place::2].count(0) for place in (0, 1)]
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise ValueError(f"not utf-8: {pasted('data.encoding', 'utf-16')} reads it")
+    if max(zeros) > len(head) / 4 > min(zeros):
+        order = "be" if zeros[0] > zeros[1] else "le"
+        raise ValueError(f"not utf-8: {pasted('data.encoding', f'utf-16-{order}')} reads it")
+
+
+def _csv(file: io.TextIOWrapper, form: ReadingRules) -> Written:
+    """The texts of a CSV file. Raises ValueError for rows of another length than the first line."""
+    first = file.readline()
+    said = re.fullmatch(r"sep=(.)\s*", first)  # as Excel begins some files
+    if said is None:
         file.seek(0)
-        rows = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
-        names = next(rows, [])
-        lines = array("q")
-        whole = _whole_rows(rows, len(names), lines)
-        places: list[dict[str, int]] = [{} for _ in names]
-        codes = [array("q") for _ in names]
-        while some := list(islice(whole, ROWS)):
-            for cells, place, code in zip(zip(*some), places, codes):
-                code.extend([place.setdefault(text, len(place)) for text in cells])
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    found = said[1] if said else max(SEPARATORS, key=unquoted.count)
+    separator = form.separator or found
+    rows = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
+    names = next(rows, [])
+    lines = array("q")
+    whole = _whole_rows(rows, len(names), lines, before=int(said is not None))
+    places: list[dict[str, int]] = [{} for _ in names]
+    codes = [array("q") for _ in names]
+    while some := list(islice(whole, ROWS)):
+        for cells, place, code in zip(zip(*some), places, codes):
+            code.extend([place.setdefault(text, len(place)) for text in cells])
     columns = [(np.array(code), list(place)) for code, place in zip(codes, places)]
-    return Written(names, columns, np.array(lines))
+    return Written(names, columns, np.array(lines), separator)
 
 
-def _whole_rows(rows: Any, width: int, lines: array[int]) -> Iterator[list[str]]:
+def _whole_rows(rows: Any, width: int, lines: array[int], before: int) -> Iterator[list[str]]:
     """The rows of a reader. Writes down the line of each. Raises ValueError for a row of another
-    width, and for blank lines before a row."""
-    before, blank = rows.line_num, False
+    width, and for blank lines before a row.
+
+    before: number of lines that the reader has not counted.
+    """
+    last, blank = rows.line_num, False
     for row in rows:
-        line, before = before + 1, rows.line_num
-        if row and (blank or len(row) != width):
+        line, last = last + 1 + before, rows.line_num
+        empty = not row or (len(row) == width and not "".join(row).strip())
+        if not empty and (blank or len(row) != width):
             found = "a blank line before it" if blank else f"{len(row)} cells"
             raise ValueError(f"line {line}: {found}; the first line has {width} cells")
-        blank = not row
-        if row:
+        blank = empty
+        if not empty:
             lines.append(line)
             yield row
 
 
-def _checked(names: list[str]) -> list[str]:
-    """Stripped names of columns. Raises ValueError for names that are none, or not different."""
-    names = [name.strip() for name in names]
+def _named(found: Written) -> dict[str, int]:
+    """The place of each column by its stripped name. Columns without a name are left out if they
+    come first, where R and pandas write the number of the row, or if they are empty. Raises
+    ValueError for other names that are none, and for two that are not different."""
+    names = [" ".join(name.split()) for name in found.names]
     if not 0 < len(names) <= MOST_COLUMNS:
         raise ValueError(f"line 1: {len(names)} columns; from 1 to {MOST_COLUMNS} are read")
-    for place, name in enumerate(names, start=1):
-        if not name or not name.isprintable():
-            raise ValueError(
-                f"line 1: column {place}: {name!r:.60} is no printable name (a table from pandas "
-                "needs to_csv(index=False))"
-            )
-    folded = [name.casefold() for name in names]
-    twice = [name for name in names if folded.count(name.casefold()) > 1]
-    if twice:
-        raise ValueError(f"line 1: two columns have the name {twice[0]:.60}, in any case")
     if all(re.fullmatch(r"[-+]?[\d.,]+", name) for name in names):
         raise ValueError("line 1 has numbers where the names of the columns are expected")
-    return names
+    kept: dict[str, int] = {}
+    folded: set[str] = set()
+    for place, name in enumerate(names):
+        if UNNAMED.fullmatch(name):
+            if place == 0 or not "".join(found.columns[place][1]).strip():
+                continue
+            raise ValueError(f"line 1: column {place + 1} has no name")
+        if not name.isprintable():
+            raise ValueError(f"line 1: column {place + 1}: {name!r:.60} is no printable name")
+        if name.casefold() in folded:
+            raise ValueError(f"line 1: two columns have the name {name:.60}, in any case")
+        folded.add(name.casefold())
+        kept[name] = place
+    if not kept:
+        raise ValueError("line 1: no column has a name")
+    return kept
 
 
-def number_of(text: str) -> float:
-    """The number that a text writes, NaN if it writes none."""
-    try:
-        return plain_number(text)
-    except ValueError:
-        return np.nan
-
-
-def _values(codes: np.ndarray, texts: list[str], form: ReadingRules, *, keep: bool) -> Any:
-    """A column as numbers (float64), or as stripped texts (categorical).
-
-    keep: leave numbers as texts.
-    """
+def _stripped(codes: np.ndarray, texts: list[str], marks: set[str]) -> Any:
+    """A categorical column of stripped texts. A mark has no category."""
     import pandas as pd
 
-    marks = {"", *form.missing_marks}
     stripped = [text.strip() for text in texts]
-    if not keep:
-        numbers = np.array(
-            [*(number_of(text.replace(form.decimal, ".")) for text in stripped), 0.0]
-        )
-        missing = np.array([*(text in marks for text in stripped), True])
-        if not np.isnan(numbers[~missing]).any():  # also where all are missing
-            # The mark -999 means -999.0 too.
-            missing |= np.isin(numbers, [number_of(mark) for mark in form.missing_marks])
-            return np.where(missing, np.nan, numbers)[codes]
     names = sorted(set(stripped) - marks)
-    place = {name: number for number, name in enumerate(names)}
-    new = np.array([*(place.get(text, -1) for text in stripped), -1])[codes]
-    return pd.Categorical.from_codes(new, pd.Index(names, dtype=object))
-
-
-def _refuse_odd_cells(cells: Cells) -> None:
-    """Raise DataError for no rows. Refuse infinite and huge numbers, and texts that are no
-    printable line."""
-    if not len(cells.frame):
-        raise DataError(f"{cells.name}: no records, only names of columns")
-    for name in cells.frame.columns:
-        column = cells.frame[name]
-        if column.dtype == np.float64:
-            wrong = np.abs(column.to_numpy()) > LARGEST
-            cells.refuse_rows(name, wrong, f"not a number up to {LARGEST:g} in size")
-        else:
-            cells.refuse(
-                name,
-                lambda text: not text.isprintable() or "\ufffd" in text,
-                "a text of several lines, or with signs that are not printable: is the encoding "
-                "right?",
-            )
+    new = places_of(stripped, codes, names)
+    return pd.Categorical.from_codes(np.maximum(new, -1), pd.Index(names, dtype=object))

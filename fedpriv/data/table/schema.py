@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+from fedpriv.data.table.written import DECIMALS, ISO, POINT, days_of
 from fedpriv.errors import DataError
 from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
 
@@ -22,7 +25,7 @@ VERSION = "fedpriv table 1"
 REGRESSION, CLASSIFICATION, SURVIVAL = PROBLEMS = ("regression", "classification", "survival")
 NEEDED = {REGRESSION: {"range"}, CLASSIFICATION: {"classes"}, SURVIVAL: {"range", "time"}}
 """What a label needs beside its column, by its problem."""
-PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "time")
+PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "time", "events")
 
 MOST_FEATURES = 10_000
 """Limit of features after one-hot encoding."""
@@ -35,10 +38,12 @@ class Number:
     name: of the column.
     range: public bounds, which become -1 and 1; None: the column is standardised by the mean and
         the deviation of the training records.
+    date: form of its dates, which become days from 1970; None: it has numbers.
     """
 
     name: str
     range: tuple[float, float] | None = None
+    date: str | None = None
 
     @property
     def width(self) -> int:
@@ -73,6 +78,8 @@ class Label:
     range: for regression, bounds of the label, which become -1 and 1; for survival, 0 and the
         longest time, which becomes 1.
     time: for survival, the column of the time to the event or to the end of the observation.
+    events: for survival, texts of the column, the last one for an event that happened; empty: yes,
+        true, t and 1 are events.
     """
 
     column: str
@@ -80,6 +87,7 @@ class Label:
     classes: tuple[str, ...] = ()
     range: tuple[float, float] | None = None
     time: str | None = None
+    events: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,6 +108,8 @@ class Schema:
     unused: columns that are not read.
     public: whether all of this is public knowledge; False: some of it was read off the records.
     read_off: what a draft read off the records. If the schema is public, this is its owner's word.
+    decimal: sign before decimals.
+    reasons: why columns are left out although nobody said so, by name.
     """
 
     features: tuple[Number | Category, ...]
@@ -111,6 +121,8 @@ class Schema:
     unused: tuple[str, ...] = ()
     public: bool = False
     read_off: tuple[str, ...] = ()
+    decimal: str = POINT
+    reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def width(self) -> int:
@@ -165,24 +177,34 @@ def schema_tree(schema: Schema) -> dict[str, Any]:
         "classes": list(label.classes),
         "range": _listed(label.range),
         "time": label.time,
+        "events": list(label.events),
     }
     return {
         "schema": VERSION,
         "public": schema.public,
         **({"read_off_records": list(schema.read_off)} if schema.read_off else {}),
+        **({"decimal": schema.decimal} if schema.decimal != POINT else {}),
         "user": {"column": schema.user, "number": schema.n_users},
         **({"silo": silo} if schema.silo is not None else {}),
         "label": {key: value for key, value in about_label.items() if value},
-        "features": {
-            one.name: (
-                {"values": list(one.values)}
-                if isinstance(one, Category)
-                else {"range": _listed(one.range)}
-            )
-            for one in schema.features
-        },
+        "features": {one.name: _about(one) for one in schema.features},
         "unused": list(schema.unused),
     }
+
+
+def _about(feature: Number | Category) -> dict[str, Any]:
+    """What a schema file says of a feature."""
+    if isinstance(feature, Category):
+        return {"values": list(feature.values)}
+    bounds = _listed(feature.range)
+    if feature.date is None:
+        return {"range": bounds}
+    return {"date": feature.date, "range": bounds and [date_of(one) for one in bounds]}
+
+
+def date_of(day: float) -> str:
+    """The date of a number of days from 1970."""
+    return str(np.datetime64(int(day), "D"))
 
 
 def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
@@ -212,7 +234,8 @@ def parse_schema(tree: Any) -> Schema:
     top = _mapping(
         tree,
         "the file",
-        *("schema", "public", "read_off_records", "user", "silo", "label", "features", "unused"),
+        *("schema", "public", "read_off_records", "decimal", "user", "silo", "label", "features"),
+        "unused",
     )
     _need(top.get("schema") == VERSION, "schema", top.get("schema"), f"{VERSION!r}")
     user = _mapping(top.get("user"), "user", "column", "number")
@@ -220,6 +243,8 @@ def parse_schema(tree: Any) -> Schema:
     whole = type(number) is int and 1 <= number <= 10**6
     _need(whole, "user.number", number, "a whole number from 1 to 1000000")
     silo = _mapping(top.get("silo", {}), "silo", "column", "names")
+    decimal = top.get("decimal", POINT)
+    _need(decimal in DECIMALS, "decimal", decimal, " or ".join(DECIMALS))
     public = top.get("public", False)
     _need(type(public) is bool, "public", public, "true or false")
     features: Any = top.get("features")
@@ -234,6 +259,7 @@ def parse_schema(tree: Any) -> Schema:
         unused=_texts(top.get("unused", []), "unused", least=0),
         public=public,
         read_off=_texts(top.get("read_off_records", []), "read_off_records", least=0),
+        decimal=str(decimal),
     )
     _texts(list(schema.columns), "columns", least=0)
     _need(schema.width <= MOST_FEATURES, "features", schema.width, f"at most {MOST_FEATURES}")
@@ -248,6 +274,8 @@ def _label(about: dict[str, Any]) -> Label:
         given = about.get(key)
         allowed = "a value" if key in needed else f"nothing, because the problem is {problem}"
         _need((given is not None) == (key in needed), f"label.{key}", given, allowed)
+    events = problem == SURVIVAL or "events" not in about
+    _need(events, "label.events", about.get("events"), "nothing, because there is no survival")
     bounds = _range(about["range"], "label.range") if "range" in needed else None
     whole = problem != SURVIVAL or bounds is None or bounds[0] == 0
     _need(whole, "label.range", bounds, "0 and the longest time")
@@ -257,20 +285,33 @@ def _label(about: dict[str, Any]) -> Label:
         _texts(about["classes"], "label.classes", least=2) if "classes" in needed else (),
         bounds,
         _text(about["time"], "label.time") if "time" in needed else None,
+        _texts(about.get("events", []), "label.events", least=0),
     )
 
 
 def _feature(name: str, about: Any) -> Number | Category:
     key = f"features.{_text(name, 'features')}"
-    given = _mapping(about, key, "range", "values")
-    _need(len(given) == 1, key, sorted(given), "either range or values")
+    given = _mapping(about, key, "range", "values", "date")
+    _need(
+        ("values" in given) != ("range" in given) and ("date" in given) <= ("range" in given),
+        key,
+        sorted(given),
+        "either values, or a range (of dates, with their form as date)",
+    )
     if "values" in given:
         return Category(name, _texts(given["values"], f"{key}.values", least=1))
     bounds = given["range"]
-    return Number(name, None if bounds is None else _range(bounds, f"{key}.range"))
+    date = _text(given["date"], f"{key}.date") if "date" in given else None
+    if date is not None:
+        days_of(["2020-01-01"], date)  # raises ValueError for what is no form of a date
+    if bounds is not None:
+        bounds = _range(bounds, f"{key}.range", dates=date is not None)
+    return Number(name, bounds, date)
 
 
-def _range(value: Any, key: str) -> tuple[float, float]:
+def _range(value: Any, key: str, *, dates: bool = False) -> tuple[float, float]:
+    if dates and isinstance(value, list):
+        value = days_of([str(one) for one in value], ISO).tolist()
     numbers = isinstance(value, list) and len(value) == 2
     numbers = numbers and all(type(one) in (int, float) and math.isfinite(one) for one in value)
     _need(numbers and value[0] < value[1], key, value, "two numbers, the smaller one first")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from fedpriv.data.base import DataSet
 from fedpriv.data.table.schema import PROBLEMS, SURVIVAL
+from fedpriv.data.table.written import DECIMALS
 from fedpriv.errors import require
 
 USER, RECORD = SPLITS = ("user", "record")
@@ -15,8 +16,14 @@ REFUSE, MERGE, KEEP = SIMILAR = ("refuse", "merge", "keep")
 """What happens to names that may mean the same."""
 FILL, DROP, ACCEPT = "fill", "drop", "accept"
 """What happens to cells that do not fit, if they are not refused."""
-MISSING_MARKS = ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?"]
-IN_THE_SCHEMA = ("label", "time", "user", "silo", "problem", "drop", "categories")
+MISSING_MARKS = (
+    *("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "null", "None"),
+    *("?", ".", "#NULL!"),
+)
+"""Texts that stand for a missing value in what pandas, R, Excel, SAS, SPSS and UCI write."""
+IN_THE_SCHEMA = (
+    *("label", "time", "event", "user", "silo", "problem", "drop", "categories", "day_first"),
+)
 """Keys that a schema file replaces."""
 
 
@@ -31,20 +38,21 @@ def _require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None
 class ReadingRules:
     """How cells are written, and what happens to features that do not fit.
 
-    missing: missing features: refuse, fill or drop (the row).
+    missing: missing features: fill, refuse or drop (the row).
     outside: values outside public lists and ranges: refuse, or accept (in no category; cut to the
         range).
-    missing_marks: texts that stand for a missing value, beside an empty cell.
+    missing_marks: more texts that stand for a missing value, beside an empty cell and
+        `MISSING_MARKS`.
     separator: sign between two cells; None: comma, semicolon, tab or bar, as in the first line.
-    decimal: sign before decimals.
+    decimal: sign before decimals, point or comma; None: read off the table, or the schema's.
     encoding: of a CSV file.
     """
 
-    missing: str = REFUSE
+    missing: str = FILL
     outside: str = REFUSE
-    missing_marks: list[str] = field(default_factory=lambda: list(MISSING_MARKS))
+    missing_marks: list[str] = field(default_factory=list)
     separator: str | None = None
-    decimal: str = "."
+    decimal: str | None = None
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -52,7 +60,7 @@ class ReadingRules:
             self,
             missing=(REFUSE, FILL, DROP),
             outside=(REFUSE, ACCEPT),
-            decimal=(".", ","),
+            decimal=(None, *DECIMALS),
         )
         single = self.separator is None or (len(self.separator) == 1 and self.separator != '"')
         require(single, "data.separator", self.separator, "one sign, or null")
@@ -69,19 +77,26 @@ class TableColumns(DataSet):
 
     root: folder that relative paths start from; None: the current folder.
     path: the table, CSV or Parquet (.parquet); None: the data frame of `fedpriv.run(frame=...)`.
-    schema: a schema file, which replaces label, time, user, silo, problem, drop and categories.
+    schema: a schema file, which replaces label, time, event, user, silo, problem, drop, categories
+        and day_first.
     schema_digest: SHA-256 that the schema file must have; None: any.
     label: column to predict; for survival, whether the event happened (0 or 1).
     time: for survival, column of the time to the event or to the end of the observation.
+    event: for survival, the label's text for an event that happened; None: yes, true, t or 1, and
+        2 where the other one is 1.
     user: column that says whose record it is, for example the patient.
     silo: column that says who holds it, for example the hospital; None: no silos.
     one_row_per_user: there is no such column, because every row is another person.
     user_scope: table (a name is one person in all silos) or silo (in each silo another person).
-    similar_ids: names that may mean the same, such as "7" and "07 ": refuse, merge or keep.
+    similar_ids: names, and classes, that may mean the same, such as "7" and "07": refuse, merge or
+        keep.
+    rare: classes that hardly any row has, which may be typing errors: refuse, keep or drop (the
+        rows; a rare category becomes none).
     problem: regression, classification or survival; None: read off the label.
     metric: main metric of classification, balanced_accuracy or accuracy.
     drop: columns that are left out.
     categories: columns of categories although they contain numbers, or many different texts.
+    day_first: whether 03/04/2020 is in April; None: read off the column.
     incomplete: rows without label, user or silo: refuse or drop.
     test: a table of test records with the same columns; None: users are split.
     test_share: share of the users in the test part, by a coin of each.
@@ -94,15 +109,18 @@ class TableColumns(DataSet):
     schema_digest: str | None = None
     label: str | None = None
     time: str | None = None
+    event: str | None = None
     user: str | None = None
     silo: str | None = None
     one_row_per_user: bool = False
     user_scope: str = TABLE
     similar_ids: str = REFUSE
+    rare: str = REFUSE
     problem: str | None = None
     metric: str = "balanced_accuracy"
     drop: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
+    day_first: bool | None = None
     incomplete: str = REFUSE
     test: str | None = None
     test_share: float = 0.2
@@ -113,6 +131,7 @@ class TableColumns(DataSet):
             self,
             user_scope=SCOPES,
             similar_ids=SIMILAR,
+            rare=(REFUSE, KEEP, DROP),
             problem=(None, *PROBLEMS),
             metric=("balanced_accuracy", "accuracy"),
             incomplete=(REFUSE, DROP),

@@ -15,18 +15,16 @@ from fedpriv.data.stability import DistanceBound, Stage, unbounded
 from fedpriv.data.table import describe
 from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.encoding import Encoding
-from fedpriv.data.table.infer import infer, require_roles
+from fedpriv.data.table.infer import decimal_of, doubtful, infer, require_roles
 from fedpriv.data.table.owners import Owners, owners_of, row_keys, same_form, shared_keys
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
-    REGRESSION,
     SURVIVAL,
-    Category,
     Schema,
     read_schema,
 )
-from fedpriv.data.table.settings import MERGE, USER, TableSettings
+from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules, TableSettings
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.models.regression import ExponentialSurvival, Regression
@@ -56,6 +54,7 @@ class Table(TableSettings):
             return schema
         cells = self._cells(self.path)
         require_roles(cells, self)
+        cells = replace(cells, decimal=self.decimal or decimal_of(cells))
         found = owners_of(cells, self, self.user, self.silo)
         for column, names in ((self.silo, found.silos), (self.user, found.keys)):
             if column is not None and not names:
@@ -161,7 +160,7 @@ class Table(TableSettings):
                 raise DataError(
                     f"{cells.name}: no {name} record; change seed or data.test_share, or add users"
                 )
-        encoding = Encoding.fitted(schema, self.rules, parts[0][0].x[parts[0][2]])
+        encoding = Encoding.fitted(schema, self._rules, parts[0][0].x[parts[0][2]])
         train, test = (
             Records(
                 encoding.scaled(part.x[rows]),
@@ -176,6 +175,8 @@ class Table(TableSettings):
         if self.split == USER or self.test is not None:
             # strangers, or numbered by another table
             test = replace(test, user=None, user_names=None)
+        if self.schema is None:
+            notes += doubtful(cells, schema, self)
         notes += describe.counts(schema, train, test, len(cells.frame))
         if repeated := int(cells.frame.duplicated().sum()):
             notes.append(f"{repeated} rows repeat an earlier row in every cell")
@@ -184,12 +185,12 @@ class Table(TableSettings):
     def records(self, path: str | None) -> tuple[Cells, Encoded, Owners]:
         """Cells, features with labels, and owners of one table. Raises DataError."""
         schema = self.declared
-        cells = self._cells(path)
+        cells = replace(self._cells(path), decimal=self._rules.decimal)
         found = list(map(str, cells.frame.columns))
         expected = [one for one in schema.columns if one in found or one not in schema.unused]
         require_columns(cells.name, found, expected)
         held = owners_of(cells, self, schema.user, schema.silo, schema.silos)
-        return cells, encode(cells, schema, self), held
+        return cells, encode(cells, schema, self, self._rules), held
 
     def _coins(self, cells: Cells, held: Owners, streams: Streams) -> np.ndarray:
         """The coin of each row, (n,) from 0 to below 1: its user's, or its own."""
@@ -219,31 +220,25 @@ class Table(TableSettings):
         """The cells of a table, kept for the next call: a run reads its schema and its records off
         the same cells."""
         if name is None:
-            return read_cells(None, self, self._texts)
+            return read_cells(None, self)
         path = self._path(name)
         about = os.stat(path)
         form = (self.separator, self.decimal, self.encoding, tuple(self.missing_marks))
-        key = (path.resolve(), about.st_mtime_ns, about.st_size, form, self._texts)
+        key = (path.resolve(), about.st_mtime_ns, about.st_size, form)
         if key not in _last:
             _last.clear()
-            _last[key] = read_cells(path, self, self._texts)
+            _last[key] = read_cells(path, self)
         noted(path)
         return _last[key]
 
     @property
-    def _texts(self) -> tuple[str, ...]:
-        """Columns whose cells are texts even if they are numbers."""
-        if self.schema is None:
-            problem, named = self.problem, [self.user, self.silo, *self.categories]
-            label = self.label
-        else:
-            schema = self.declared
-            problem, label = schema.label.problem, schema.label.column
-            categories = (one.name for one in schema.features if isinstance(one, Category))
-            named = [schema.user, schema.silo, *categories, *schema.unused]
-        if problem != REGRESSION:
-            named.append(label)
-        return tuple(name for name in named if name is not None)
+    def _rules(self) -> ReadingRules:
+        """The rules for features, with what the schema decides. Without a schema file, a category
+        that is unknown is one that `data.rare` has dropped."""
+        drops = self.rare == DROP and self.schema is None
+        outside = ACCEPT if drops else self.outside
+        decimal = self.decimal or self.declared.decimal
+        return replace(self.rules, outside=outside, decimal=decimal)
 
     def _path(self, name: str) -> Path:
         path = Path(self.root or "") / Path(name).expanduser()

@@ -209,12 +209,15 @@ def test_separators_are_found(table, separator):
     assert table(text).declared.width == table().declared.width
 
 
-def test_a_decimal_comma_is_refused_or_read(table):
+def test_a_decimal_comma_is_read(table):
     text = TEXT.replace(",", ";").replace(".", ",")
-    with pytest.raises(DataError, match=r"column glucose: .*a number with a comma: data\.decimal"):
-        _ = table(text).declared
-    np.testing.assert_array_equal(
-        table(text, decimal=",").load(Streams(0)).train.x, table().load(Streams(0)).train.x
+    for decimal in (None, ","):
+        np.testing.assert_array_equal(
+            table(text, decimal=decimal).load(Streams(0)).train.x, table().load(Streams(0)).train.x
+        )
+    declared = table(text, label="glucose", problem="regression", decimal=".", incomplete="drop")
+    refused(
+        lambda: declared.declared, "column glucose", """'data.decimal=","' reads""", error=DataError
     )
 
 

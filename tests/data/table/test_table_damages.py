@@ -159,7 +159,7 @@ SCHEMA_MODE = {"schema": "visits.yaml", "label": None, "user": None, "silo": Non
 
 
 def load(path, **settings):
-    return Table(path=str(path), **{**ROLES, **settings}).load(Streams(0))
+    return Table(path=str(path), **{**ROLES, "missing": "refuse", **settings}).load(Streams(0))
 
 
 def refuses(path, **settings):

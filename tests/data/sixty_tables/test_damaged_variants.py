@@ -1,0 +1,201 @@
+"""A hundred damaged tables end in one line, and its advice works when it is pasted."""
+
+import gzip
+import random
+
+import pytest
+from kinds import USERS, days, people
+from pasting import advised, every_advice_helps, follows, records
+from refusals import refused
+
+SEEDS = range(3)
+WORDS = ("data=table", "data.path=visits.csv", "data.label=died", *USERS)
+
+
+@pytest.fixture
+def frame():
+    found = people(200)
+    found["admitted"] = days(200).dt.strftime("%d/%m/%Y")
+    return found
+
+
+def changed(column, value, rows=1):
+    """A damage: some cells of a column with another value."""
+
+    def damage(frame, rng):
+        frame = frame.astype(object)
+        frame.loc[rng.sample(range(len(frame)), rows), column] = value
+        return frame.to_csv(index=False).encode()
+
+    return damage
+
+
+def head(old, new):
+    return lambda frame, rng: frame.to_csv(index=False).encode().replace(old, new, 1)
+
+
+def lines(change):
+    """A damage of the lines of the file."""
+
+    def damage(frame, rng):
+        found = frame.to_csv(index=False).splitlines()
+        return "\n".join(change(found, rng)).encode()
+
+    return damage
+
+
+def cut(frame, rng):
+    raw = frame.to_csv(index=False).encode()
+    return raw[: raw.rindex(b",", 0, len(raw) - rng.randrange(40, 400))]
+
+
+def european(frame, rng):
+    """Only numbers that may have thousands or decimals after their comma."""
+    frame = frame.assign(bmi=[f"{1 + i % 9},{101 + i}" for i in range(len(frame))])
+    return frame.to_csv(index=False, sep=";").encode()
+
+
+def mixed_decimals(frame, rng):
+    texts = frame["bmi"].map(str).str.replace(".", ",").tolist()
+    texts[rng.randrange(200)] = "27.25"
+    return frame.assign(bmi=texts).to_csv(index=False, sep=";").encode()
+
+
+def few_days(frame, rng):
+    dates = [f"{1 + i % 12:02d}/{1 + i // 12 % 12:02d}/2020" for i in range(len(frame))]
+    return frame.assign(admitted=dates).to_csv(index=False).encode()
+
+
+def many_texts(frame, rng):
+    return frame.assign(sex=[f"text {i}" for i in range(len(frame))]).to_csv(index=False).encode()
+
+
+ADVISED = {
+    "a typing error in a label": changed("died", "O"),
+    "a third class that hardly any row has": changed("died", 2),
+    "a label in two spellings": lambda t, r: changed("died", "yes ", 60)(
+        t.assign(died=t["died"].map({0: "no", 1: "Yes"})), r
+    ),
+    "no label": changed("died", None),
+    "no patient": changed("patient", None, 2),
+    "no hospital": changed("hospital", "NA"),
+    "nobody in particular": changed("patient", "unknown", 2),
+    "one patient in two spellings": lambda t, r: changed(
+        "patient", t["patient"][0].replace("P0", "p")
+    )(t, r),
+    "one hospital in two spellings": changed("hospital", "ASH"),
+    "a patient that a spreadsheet rounded": changed("patient", "1.23457E+11"),
+    "a text among numbers": changed("bmi", "not done"),
+    "a unit among numbers": changed("age", "67 y"),
+    "a missing mark of its own": changed("bmi", "-", 20),
+    "quotes in a text among numbers": changed("bmi", 'it\'s "high"'),
+    "an error of Excel": changed("age", "#DIV/0!"),
+    "a percent among numbers": changed("bmi", "27%"),
+    "a mixed decimal": changed("bmi", "27,25"),
+    "mixed decimals beside commas": mixed_decimals,
+    "thousands or decimals": european,
+    "a date that is none": changed("admitted", "31/02/2020"),
+    "days that may be months": few_days,
+    "a huge number": changed("age", "1e300"),
+    "Windows' own encoding": lambda t, r: (
+        changed("hospital", "Köln", 50)(t, r).decode().encode("cp1252")
+    ),
+    "Unicode text of Excel": lambda t, r: t.to_csv(index=False, sep="\t").encode("utf-16"),
+    "UTF-16 without a mark": lambda t, r: t.to_csv(index=False).encode("utf-16-le"),
+}
+"""Damages that a setting can mend."""
+FINAL = {
+    "cut": cut,
+    "empty": lambda t, r: b"",
+    "only names": lines(lambda t, r: t[:1]),
+    "no names": lines(lambda t, r: [row.replace("P", "") for row in ["1,2,3,4,5,6,7,8"] * 9]),
+    "a name twice": head(b"age", b"sex"),
+    "a column without a name": head(b"age", b""),
+    "a row too long": lines(lambda t, r: [*t[:9], t[9] + ",1", *t[10:]]),
+    "a row too short": lines(lambda t, r: [*t[:9], t[9].rpartition(",")[0], *t[10:]]),
+    "an open quote": lines(lambda t, r: [*t[:9], t[9].replace(",", ',"', 1), *t[10:]]),
+    "an Excel file": lambda t, r: b"PK\x03\x04" + r.randbytes(400),
+    "random bytes": lambda t, r: b"\x89PNG\r\n" + r.randbytes(400),
+    "Parquet under another name": lambda t, r: b"PAR1" + r.randbytes(400),
+    "packed under another name": lambda t, r: gzip.compress(t.to_csv().encode()),
+    "a page of an error": lambda t, r: b"<!DOCTYPE html>\n<html><body>404</body></html>\n",
+    "one class": lambda t, r: t.assign(died=0).to_csv(index=False).encode(),
+    "zero bytes": changed("patient", "P\0"),
+}
+"""Damages that no setting can mend."""
+PACKED = {
+    ".csv.gz": lambda raw: gzip.compress(raw)[:-40],
+    ".zip": lambda raw: b"PK\x03\x04" + raw[:90],
+    ".bz2": lambda raw: raw,
+    ".xz": lambda raw: raw[:30],
+    ".parquet": lambda raw: raw,
+}
+
+
+def test_there_are_a_hundred():
+    assert len(SEEDS) * (len(ADVISED) + len(FINAL)) >= 100
+
+
+@pytest.mark.parametrize("damage", ADVISED)
+def test_advice_mends_it(damage, frame, tmp_path):
+    words = [*WORDS, f"data.root={tmp_path}"]
+    for seed in SEEDS:
+        (tmp_path / "visits.csv").write_bytes(ADVISED[damage](frame.copy(), random.Random(seed)))
+        assert every_advice_helps(words, "visits.csv")
+
+
+@pytest.mark.parametrize("damage", FINAL)
+def test_without_advice_the_line_says_what_is_wrong(damage, frame, tmp_path):
+    for seed in SEEDS:
+        (tmp_path / "visits.csv").write_bytes(FINAL[damage](frame.copy(), random.Random(seed)))
+        line = refused(lambda: records(*WORDS, f"data.root={tmp_path}"), "visits.csv")
+        assert all(follows([*WORDS, f"data.root={tmp_path}"]) for _ in advised(line))
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_damaged_archive_ends_in_one_line(suffix, frame, tmp_path):
+    (tmp_path / f"visits{suffix}").write_bytes(PACKED[suffix](frame.to_csv().encode()))
+    words = ["data=table", f"data.path=visits{suffix}", "data.label=died", *USERS]
+    refused(lambda: records(*words, f"data.root={tmp_path}"), f"visits{suffix}")
+
+
+SETTINGS = {
+    "a typing error in a name": (["data.label=dyed"], "data.label=dyed: a column of"),
+    "a name in another case": (["data.label=Died"], "data.label=Died: a column of"),
+    "a column that is not there, among those left out": (
+        ["data.drop=[sex,bni]"],
+        "data.drop=bni: a column of",
+    ),
+    "no silos": (["data.silo=null"], "allocator.n_silos=null: a number"),
+}
+
+
+@pytest.mark.parametrize("what", SETTINGS)
+def test_a_wrong_setting_says_the_right_one(what, frame, tmp_path):
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    words, start = SETTINGS[what]
+    words = [*WORDS, *words, f"data.root={tmp_path}"]
+    assert refused(lambda: records(*words), start=start)
+    assert every_advice_helps(words)
+
+
+@pytest.mark.parametrize("way", ["keep", "drop"])
+def test_a_typing_error_in_a_label_becomes_no_class_by_itself(way, frame, tmp_path):
+    """One O among zeros and ones was a third class, without a word."""
+    (tmp_path / "visits.csv").write_bytes(changed("died", "O")(frame, random.Random(0)))
+    words = [*WORDS, f"data.root={tmp_path}"]
+    refused(lambda: records(*words), "column died: O: a class that hardly any row has")
+    corpus = records(*words, f"data.rare={way}")
+    rows = len(corpus.train) + len(corpus.test)
+    assert (rows, set(corpus.train.y.tolist()) - {0, 1}) in ((199, set()), (200, {2}), (200, set()))
+    assert (way == "drop") == (rows == 199)
+
+
+@pytest.mark.parametrize(("decimal", "number"), [(".", 1101.0), (",", 1.101)])
+def test_a_comma_before_three_digits_is_what_the_setting_says(decimal, number, frame, tmp_path):
+    from fedpriv.testing import experiment
+
+    (tmp_path / "visits.csv").write_bytes(european(frame, None))
+    words = [*WORDS, f"data.root={tmp_path}", f"data.decimal={decimal}"]
+    data = experiment(*words).data
+    assert data.records(data.path)[0].numbers("bmi")[0] == number
