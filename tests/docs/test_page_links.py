@@ -125,7 +125,6 @@ HOLDS = {  # what only the right file defines
     "certificates/noise.py": "class SumNoise(",
     "certificates/sampling.py": "class Poisson(",
     "rounds/contributors.py": "class Users(",
-    "rounds/weighting.py": "class Weighting(",
     "rounds/local_job.py": "class LocalJob",
     "rounds/plan.py": "class Observer",
     "accountants/ledger.py": "class Ledger",
