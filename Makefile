@@ -19,7 +19,7 @@ demo: $(DEMO)  ## the main job on embedded data
 	$(BIN)/fedpriv
 
 test: $(READY)  ## the whole fast suite
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder  # the last files are small ones
 
 slow: $(READY)  ## long experiments
 	$(BIN)/pytest -m slow

@@ -1,5 +1,5 @@
-"""Every experiment file: all its jobs are composed and checked, and those that differ in more than
-numbers run two tiny rounds, so that none rots."""
+"""Every experiment file: all its jobs are composed and checked, and jobs with each of its choices
+run two tiny rounds, so that none rots."""
 
 import json
 from pathlib import Path
@@ -28,14 +28,16 @@ LARGE = ("fig3_femnist", "fig3_cifar10", "fig4", "fig5")
 copies."""
 
 
-def ends_of_each_kind(jobs):
-    """The first and the last of the jobs that differ in numbers alone."""
-    ends = {}
-    for config in jobs:
-        values = [word.partition("=")[2] for word in config.hydra.overrides.task]
-        kind = tuple(value for value in values if not is_number(value))
-        ends[kind] = [*ends.get(kind, [])[:1], config]
-    return [config for first_and_last in ends.values() for config in first_and_last]
+def one_of_each_choice(jobs):
+    """Jobs in which each word that is no number occurs, and the last job."""
+    *first, last = jobs
+    seen, chosen = set(), []
+    for config in first:
+        words = {w for w in config.hydra.overrides.task if not is_number(w.partition("=")[2])}
+        if words - seen:
+            chosen.append(config)
+            seen |= words
+    return [*chosen, last]
 
 
 def is_number(text):
@@ -68,6 +70,6 @@ def test_runs_two_tiny_rounds(file, tmp_path, small_root):
     jobs = compose_jobs(CommandLine.parse(["-m", *words]), conf_dir())
     for config in jobs:
         build(without_hydra(config))
-    for number, config in enumerate(ends_of_each_kind(jobs)):
+    for number, config in enumerate(one_of_each_choice(jobs)):
         train(build(without_hydra(config)), "", tmp_path / str(number))
         assert json.loads((tmp_path / str(number) / "status.json").read_text())["state"] == "done"
