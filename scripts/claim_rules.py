@@ -22,10 +22,11 @@ certificate. This page is written by `python -m scripts.claim_rules` from `fedpr
 C is the bound of one contributor: clip x weight x sqrt(tensors), or x tensors for Laplace noise.
 """
 CHANGES = """\
-Neighbours differ in one unit. Its contributor is *removed* (add/remove), *zeroed* (zero-out) or
-*replaced*. A contributor that is larger than the unit is always replaced: it stays, and its vector
-changes. Every row that fits is a proof, and the smallest epsilon counts. Where the last column of
-the table names a number, it holds for units of at most so many contributors.
+Neighbours differ in one unit. Its contributors are *removed* (add/remove), *zeroed* (zero-out),
+*replaced*, or *resized*: replaced where a unit can have several, so that their number may change. A
+contributor that is larger than the unit is always replaced: it stays, and its vector changes. Every
+row that fits is a proof, and the smallest epsilon counts. Where the last column of the table names
+a number, it holds for units of at most so many contributors.
 """
 ATTACKED = """\
 All other vectors are zero and the unit's lies on the bound, so that neighbours differ by exactly

@@ -26,6 +26,7 @@ from fedpriv.errors import ConfigError
 SMALLEST_SAMPLED = 0.01
 """Noise below which samples count as everything: the curves leave the grids, and a release costs
 thousands either way."""
+INCOMPLETE = s.Question("complete", "observers see more than the listed releases")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class ReleaseCost:
     charge: of the rule that is used, such as `AMPLIFIED`.
     ratio: deviation, or scale, over how far one contributor moves the sum.
     contributors: contributors of one unit.
+    together: how far all of them move it, over how far one does.
     count: releases that one of them can move.
     sampling: who takes part.
     """
@@ -58,13 +60,14 @@ class ReleaseCost:
     charge: str
     ratio: float
     contributors: int
+    together: float
     count: int
     sampling: s.ReleaseSampling
 
     @property
     def noise(self) -> float:
         """Deviation, or scale, over how far the whole unit moves the sum."""
-        return self.ratio / self.contributors
+        return self.ratio / self.together
 
     @property
     def once(self) -> bool:
@@ -74,7 +77,11 @@ class ReleaseCost:
 
 def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
     """The smallest epsilon that is proved for `target`; its own epsilon is not looked at."""
-    reasons = list(claim.questions) or _whole_claim(claim)
+    reasons = list(claim.questions)
+    if not reasons:
+        reasons += [INCOMPLETE] * (not claim.complete)
+        unpaid = "no release pays for this choice: "
+        reasons += [s.Question("choices", unpaid + choice) for choice in claim.choices]
     spread = claim.spread.get(target.unit)
     if spread is None and not reasons:
         path = f"population.{target.unit}"
@@ -96,15 +103,6 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
     return Certificate(*min(found))
 
 
-def _whole_claim(claim: s.PrivacyClaim) -> list[s.Question]:
-    found = []
-    if not claim.complete:
-        found.append(s.Question("complete", "observers see more than the listed releases"))
-    for choice in claim.choices:
-        found.append(s.Question("choices", f"no release pays for this choice: {choice}"))
-    return found
-
-
 def _cost(view: View, charge: str) -> ReleaseCost:
     """The cost of a release by a rule with this charge, or else as if everybody took part."""
     rows = {row.result: row for row in view.proofs()}
@@ -116,6 +114,7 @@ def _cost(view: View, charge: str) -> ReleaseCost:
         row.result,
         view.deviation / (row.bounds * view.release.bound),
         view.contributors,
+        view.together,
         view.release.participation,
         view.release.sampling,
     )
@@ -170,7 +169,7 @@ def _gaussians(costs: Sequence[ReleaseCost], delta: float) -> tuple[float, str]:
         except ConfigError:  # a mixture of schemes without a common curve
             continue
         found += [(epsilon, names[name]) for name, epsilon in numbers.items()]
-    if len(costs) == 1 and alone and costs[0].once and _fixed(costs[0]):
+    if len(costs) == 1 and alone and costs[0].once and costs[0].sampling.rule != s.POISSON:
         found.append((_one_batch(costs[0], delta), "amplification of one sample for all releases"))
     return min(found)
 
@@ -184,10 +183,6 @@ def _sample(cost: ReleaseCost) -> tuple[float, int, float]:
     return share, cost.count, 1 / cost.noise
 
 
-def _fixed(cost: ReleaseCost) -> bool:
-    return cost.sampling.rule == s.WITHOUT_REPLACEMENT
-
-
 def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent, int]:
     """The event of a cost and its count. `adjacency` is the accountant's: the noise is relative to
     how far the target moves the sum."""
@@ -199,7 +194,7 @@ def _event(cost: ReleaseCost, adjacency: str, *, amplify: bool) -> tuple[DpEvent
             return dp.PoissonSampledDpEvent(sampling.rate, composed), 1
         one = dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(cost.ratio))
         return (group_event(one, cost.contributors) if cost.contributors > 1 else one), cost.count
-    if amplify and _fixed(cost) and not cost.once and adjacency == REPLACE:
+    if amplify and sampling.rule != s.POISSON and not cost.once and adjacency == REPLACE:
         batch = dp.SampledWithoutReplacementDpEvent(sampling.of, sampling.batch, plain)
         return batch, cost.count
     return plain, cost.count

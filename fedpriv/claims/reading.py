@@ -194,18 +194,18 @@ NOISE: Table = {
     "added_by": (_one_of(s.ADDERS), f"who adds it: {', '.join(s.ADDERS)}"),
     "generator": (_one_of(s.GENERATORS), f"where noise comes from: {', '.join(s.GENERATORS)}"),
 }
-RATE: Table = {"rate": (_number(_SMALLEST, 1), "the probability to take part")}
-BATCHES: Table = {
+SAMPLE: Table = {
+    "rate": (_number(_SMALLEST, 1), "the probability to take part"),
     "batch": (_WHOLE, "contributors in one release"),
     "of": (_WHOLE, "contributors to choose from"),
+    "drawn": (_one_of(s.DRAWS), f"when a sample is drawn: {', '.join(s.DRAWS)}"),
+    "hidden_from": (_OBSERVERS, "observers who do not learn who was chosen"),
 }
-DRAWN: Table = {"drawn": (_one_of(s.DRAWS), f"when a sample is drawn: {', '.join(s.DRAWS)}")}
-HIDDEN: Table = {"hidden_from": (_OBSERVERS, "observers who do not learn who was chosen")}
-SAMPLING: Mapping[str, Table] = {
-    s.EVERYTHING: {},
-    s.POISSON: {**RATE, **DRAWN, **HIDDEN},
-    s.WITHOUT_REPLACEMENT: {**BATCHES, **DRAWN, **HIDDEN},
-    s.SHUFFLED: {**BATCHES, **HIDDEN},
+SAMPLING = {
+    s.EVERYTHING: (),
+    s.POISSON: ("rate", "drawn", "hidden_from"),
+    s.WITHOUT_REPLACEMENT: ("batch", "of", "drawn", "hidden_from"),
+    s.SHUFFLED: ("batch", "of", "hidden_from"),
 }
 """Fields of each rule."""
 
@@ -304,7 +304,7 @@ def _noise(fields: Fields) -> s.AddedNoise:
 def _sampling(fields: Fields) -> s.ReleaseSampling:
     rule = fields.take("rule", _one_of(s.RULES), f"as executed: {', '.join(s.RULES)}")
     if rule is None:
-        fields.taken += [key for table in SAMPLING.values() for key in table]
+        fields.taken += SAMPLE
         return s.ReleaseSampling(s.EVERYTHING)
-    values = fields.take_all(SAMPLING[rule])
+    values = fields.take_all({key: SAMPLE[key] for key in SAMPLING[rule]})
     return s.ReleaseSampling(rule, **{key: v for key, v in values.items() if v is not None})

@@ -12,12 +12,13 @@ contributor has no such bound, since its influence depends on the local training
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.curves import drawn_epsilon, optimistic_epsilon
-from fedpriv.claims.rules import GAP, OPEN, PASSES, REPLACED, SAMPLE, View
+from fedpriv.claims.rules import GAP, MOVED, OPEN, PASSES, SAMPLE, View
 
 
 @dataclass(frozen=True)
@@ -41,32 +42,31 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
     None if a choice was made on protected data: it may have changed the described values, such as a
     clipping bound.
     """
-    best = NO_ATTACK
     if claim.choices or any(question.path == "choices" for question in claim.questions):
-        return best
+        return NO_ATTACK
+    found = [NO_ATTACK]
     gaps: dict[str, float] = {}
     for release in claim.releases:
-        if release is None or release.sight(target.observer) == s.NOTHING:
-            continue
-        view = View(claim, release, target)
-        best = max(best, _noiseless(view) or _sampled(view), key=lambda found: found.epsilon)
-        gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), _gap(view))
+        if release and release.sight(target.observer) != s.NOTHING:
+            view = View(claim, release, target)
+            found += [*_noiseless(view), *_curves(view)]
+            gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), _gap(view))
     everywhere = gaps.pop(s.EVERYWHERE, 0.0)
     gap = max((math.hypot(everywhere, gap) for gap in gaps.values()), default=everywhere)
-    text = f"the unit's contributions all point one way: {gap:.4g} deviations in all"
-    found = Refutation(gaussian_epsilon(gap, target.delta), text)
-    return max(best, found, key=lambda found: found.epsilon)
+    how = f"the unit's contributions all point one way: {gap:.4g} deviations in all"
+    found.append(Refutation(gaussian_epsilon(gap, target.delta), how))
+    return max(found, key=lambda one: one.epsilon)
 
 
-def _noiseless(view: View) -> Refutation | None:
+def _noiseless(view: View) -> Iterator[Refutation]:
     """An attack that meets no noise. It sees the unit whenever that takes part, so that no epsilon
     is possible if this happens more often than delta."""
-    sampling = view.release.sampling
     # Another release may have one sample for all times.
-    tries = view.release.participation if sampling.drawn == s.EACH_TIME else 1
-    ever = -math.expm1(tries * math.log1p(-sampling.share)) if sampling.share < 1 else 1.0
-    how = view.cancelled() if ever > view.target.delta else ""
-    return Refutation(math.inf, how) if how else None
+    each = view.release.sampling.drawn == s.EACH_TIME
+    tries = view.release.participation if each else 1
+    ever = -math.expm1(tries * math.log1p(-view.share)) if view.share < 1 else 1.0
+    if ever > view.target.delta and (how := view.cancelled()):
+        yield Refutation(math.inf, how)
 
 
 def _gap(view: View) -> float:
@@ -93,31 +93,30 @@ def _gap(view: View) -> float:
 
 def _moved(view: View) -> float:
     """How far the unit moves the sum: from a zero vector, or from its opposite."""
-    return view.release.bound * (1 + (view.change == REPLACED))
+    return view.release.bound * (1 + (view.change in MOVED))
 
 
-def _sampled(view: View) -> Refutation:
-    """The exact curve of one release entry with independent noise."""
+def _curves(view: View) -> Iterator[Refutation]:
+    """The exact curves of one release entry with independent noise."""
     release, sampling, delta = view.release, view.release.sampling, view.target.delta
-    attacks = view.attacks()
     if release.noise.generator != s.INDEPENDENT or not view.deviation or release.clip == math.inf:
-        return NO_ATTACK
-    count, share, found = release.times, sampling.share, [NO_ATTACK]
-    once = count if sampling.drawn != s.EACH_TIME else 1  # so many releases have one sample
+        return
+    attacks, count, moved = view.attacks(), release.times, _moved(view) / view.deviation
     if release.noise.mechanism == s.LAPLACE:
-        if delta < share and {GAP, OPEN} & {*attacks}:
-            epsilon = _moved(view) / view.deviation + 2 * math.log1p(-delta / share)
-            found.append(Refutation(max(0.0, epsilon), "the exact curve of one Laplace release"))
-        return max(found, key=lambda found: found.epsilon)
-    ratio = view.deviation / release.bound
+        if delta < view.share and {GAP, OPEN} & {*attacks}:
+            epsilon = moved + 2 * math.log1p(-delta / view.share)
+            yield Refutation(max(0.0, epsilon), "the exact curve of one Laplace release")
+        return
+    once = count if sampling.drawn != s.EACH_TIME else 1  # so many releases have one sample
     if OPEN in attacks:
-        sample = (share, count // once, math.sqrt(once) * _moved(view) / view.deviation)
+        sample = (view.share, count // once, math.sqrt(once) * moved)
         how = "the unit's releases are known, and its contributions all point one way"
-        found.append(Refutation(drawn_epsilon(0.0, (sample,), delta, up=False), how))
+        yield Refutation(drawn_epsilon(0.0, (sample,), delta, up=False), how)
     if SAMPLE in attacks:
-        bounds = [optimistic_epsilon(share, ratio / math.sqrt(once), count // once, delta)]
-        if sampling.drawn == s.TOGETHER:
-            bounds.append(optimistic_epsilon(share, ratio, count, delta))
-        how = "the unit is sampled, and its contributions all point one way"
-        found.append(Refutation(min(bounds), how))
-    return max(found, key=lambda found: found.epsilon)
+        ratio = view.deviation / release.bound
+        ways = {once, 1} if sampling.drawn == s.TOGETHER else {once}
+        bounds = (
+            optimistic_epsilon(view.share, ratio / math.sqrt(one), count // one, delta)
+            for one in ways
+        )
+        yield Refutation(min(bounds), "the unit is sampled, and its contributions point one way")

@@ -22,9 +22,9 @@ from functools import cached_property
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, REPLACE, SERVER
 from fedpriv.claims import schema as s
 
-REMOVED, ZEROED, REPLACED = CHANGES = ("removed", "zeroed", "replaced")
-"""A contributor of the unit is absent, sends a zero vector, or sends another vector. It sends
-another one under every adjacency if it is larger than the unit."""
+REMOVED, ZEROED, REPLACED, RESIZED = CHANGES = ("removed", "zeroed", "replaced", "resized")
+"""Contributors of the unit are absent, send a zero vector, send another vector, or send another one
+and are others in number. One that is larger than the unit is replaced under every adjacency."""
 
 HIDDEN, SHOWN, BY_NOISE, TOLD, NAMED = ("hidden", "may show", "shows in noise", "told", "named")
 LEARNED = {
@@ -122,19 +122,23 @@ class Row:
 BOTH, NORMAL, LAPLACE = (s.GAUSSIAN, s.LAPLACE), (s.GAUSSIAN,), (s.LAPLACE,)
 ALL, FIXED, COINS = (s.EVERYTHING,), (s.WITHOUT_REPLACEMENT,), (s.POISSON,)
 SHUFFLED, SAMPLED = (s.SHUFFLED,), (s.POISSON, s.WITHOUT_REPLACEMENT)
-ABSENT, KEPT, OTHER = (REMOVED, ZEROED), (ZEROED, REPLACED), (REPLACED,)
-UNAMPLIFIED = "one contribution of norm C at most; a sample never costs privacy"
-TWICE = "two vectors of norm C are 2 C apart"
-LEAVES_PLACE = "another contributor takes the place in the batch: 2 C (coupling)"
-OPEN_SAMPLE = "the sample has one law for both neighbours: joint convexity, given the sample"
-OWN_COIN = "the coin of a removed contributor is its own: joint convexity, given the coin"
-PURE = "Balle, Barthe, Gaboardi 2018, Theorem {}, for each release"
+ABSENT, KEPT, OTHER, MOVED = (REMOVED, ZEROED), (ZEROED, REPLACED), (REPLACED,), (REPLACED, RESIZED)
+FEWER = (REMOVED, RESIZED)
+UNAMPLIFIED, TWICE, LEAVES_PLACE, OPEN_SAMPLE, OWN_COIN, PURE = (
+    "one contribution of norm C at most; a sample never costs privacy",
+    "two vectors of norm C are 2 C apart",
+    "another contributor takes the place in the batch: 2 C (coupling)",
+    "the sample has one law for both neighbours: joint convexity, given the sample",
+    "coins of the unit are its own: joint convexity, given the coins",
+    "Balle, Barthe, Gaboardi 2018, Theorem {}, for each release",
+)
 
 PROOFS = (
     Row(BOTH, ALL + COINS, ANY, LEARNED, ABSENT, EVERYTHING, UNAMPLIFIED),
     Row(BOTH, FIXED + SHUFFLED, ANY, LEARNED, (ZEROED,), EVERYTHING, UNAMPLIFIED),
-    Row(BOTH, s.RULES, ANY, LEARNED, OTHER, EVERYTHING, TWICE, 2),
-    Row(BOTH, FIXED, s.DRAWS, (HIDDEN,), (REMOVED,), EVERYTHING, LEAVES_PLACE, 2),
+    Row(BOTH, ALL + COINS, ANY, LEARNED, MOVED, EVERYTHING, TWICE, 2),
+    Row(BOTH, FIXED + SHUFFLED, ANY, LEARNED, OTHER, EVERYTHING, TWICE, 2),
+    Row(BOTH, FIXED, s.DRAWS, (HIDDEN,), FEWER, EVERYTHING, LEAVES_PLACE, 2),
     Row(
         *(NORMAL, COINS, (s.EACH_TIME,), (HIDDEN,), ABSENT, AMPLIFIED),
         "Zhu, Dong, Wang 2022, Theorem 11; groups: Choquette-Choo et al. 2024, Corollary 4.7",
@@ -161,22 +165,24 @@ PROOFS = (
     Row(LAPLACE, FIXED, s.DRAWS[:1], (HIDDEN,), KEPT, AMPLIFIED, PURE.format(11), 2, 1),
     Row(NORMAL, SAMPLED, ALONE, LEARNED, (ZEROED,), DRAWN, OPEN_SAMPLE),
     Row(NORMAL, SAMPLED, ALONE, LEARNED, OTHER, DRAWN, OPEN_SAMPLE, 2),
+    Row(NORMAL, COINS, ALONE, LEARNED, (RESIZED,), DRAWN, OWN_COIN, 2),
     Row(NORMAL, COINS, ALONE, (HIDDEN, SHOWN), (REMOVED,), DRAWN, OWN_COIN),
-    Row(NORMAL, FIXED, ALONE, (HIDDEN,), (REMOVED,), DRAWN, LEAVES_PLACE, 2),
+    Row(NORMAL, FIXED, ALONE, (HIDDEN,), FEWER, DRAWN, LEAVES_PLACE, 2),
 )
 """What is proved."""
 
-SAME_NOISE = (HIDDEN, SHOWN, TOLD)
+SAME_NOISE, STILL = (HIDDEN, SHOWN, TOLD), (ZEROED, *MOVED)
 ATTACKS = (
     Row(BOTH, ALL, ANY, LEARNED, CHANGES, GAP, "Balle and Wang 2018, Theorem 8; Laplace: exact"),
-    Row(NORMAL, SHUFFLED, ANY, LEARNED, KEPT, PASSES, "the sum of a pass is one Gaussian release"),
+    Row(NORMAL, SHUFFLED, ANY, LEARNED, STILL, PASSES, "the sum of a pass is one Gaussian release"),
     Row(
         *(NORMAL, SAMPLED, s.DRAWS, SAME_NOISE, CHANGES, SAMPLE),
         "the exact curve of (1 - q) N(0) + q N(C) and N(0), losses rounded down",
     ),
-    Row(BOTH, SAMPLED, ALONE, (TOLD,), KEPT, OPEN, "the exact curve, given the sample"),
+    Row(BOTH, SAMPLED, ALONE, (TOLD,), STILL, OPEN, "the exact curve, given the sample"),
 )
-"""What is reached if all other vectors are zero and the unit's lies on the bound."""
+"""What is reached if all other vectors are zero and the unit's lies on the bound. Units of equal
+size are neighbours too."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,7 @@ class View:
     def change(self) -> str:
         """What neighbours differ in, one of `CHANGES`."""
         if self.stays or self.target.adjacency == REPLACE:
-            return REPLACED
+            return REPLACED if self.stays or self.contributors == 1 else RESIZED
         return REMOVED if self.target.adjacency == ADD_REMOVE else ZEROED
 
     @property
@@ -221,10 +227,29 @@ class View:
         return spread.contributors if spread else 1
 
     @property
+    def together(self) -> float:
+        """How far they move what is seen, all together, over how far one of them does. Messages
+        have Gaussian noise of their own each."""
+        own = self.messages and self.release.contributor == s.CLIENT
+        own &= self.release.noise.mechanism == s.GAUSSIAN
+        return math.sqrt(self.contributors) if own else self.contributors
+
+    @property
+    def share(self) -> float:
+        """Least probability of a contributor to take part: a batch may be of one more than all
+        others."""
+        sampling = self.release.sampling
+        if sampling.rule in FIXED and self.change in FEWER:
+            return sampling.batch / (sampling.of + 1)
+        return sampling.share
+
+    @property
     def rule(self) -> str:
-        """The rule of sampling. A sample of all contributors is everything."""
-        whole = self.release.sampling.share == 1 and self.release.sampling.rule in SAMPLED
-        return s.EVERYTHING if whole else self.release.sampling.rule
+        """The rule of sampling. A sample of all contributors is everything, if they stay: a batch
+        of all others is one without the unit."""
+        rule, all_drawn = self.release.sampling.rule, self.release.sampling.share == 1
+        whole = all_drawn and (rule == s.POISSON or (rule in FIXED and self.change not in FEWER))
+        return s.EVERYTHING if whole else rule
 
     @property
     def drawn(self) -> str:
@@ -316,9 +341,10 @@ class View:
 
 def _fixed(base: str, view: View) -> bool:
     """Whether neighbours have the same weights, or denominator. A user or client that replaces
-    another one may have another number of records."""
+    another one may have another number of records, as a record may have other copies."""
+    several = view.target.unit != s.RECORD or view.contributors > 1
     changes = view.target.adjacency == ADD_REMOVE
-    changes |= view.target.adjacency == REPLACE and view.target.unit != s.RECORD
+    changes |= view.target.adjacency == REPLACE and several
     return base == s.FIXED or (base == s.COUNTS and not changes)
 
 

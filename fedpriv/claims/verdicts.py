@@ -148,23 +148,21 @@ def _repair(claim: s.PrivacyClaim, statement: s.Statement) -> tuple[tuple[str, .
     if len(sampled) > MOST_SEARCHED:
         return (), ""
     repairs = list(_repairs(claim, statement))
+    together = claim
     for path, text, repaired in repairs:
         if holds(certify(repaired, statement), statement):
             return (path,), f"{path}: {text}"
-    found, change = _more_noise(claim, statement)
-    if found:
-        return found, change
-    together = claim
-    for path, _, _ in repairs:
-        together = next(
-            (other for at, _, other in _repairs(together, statement) if at == path), together
-        )
+        others = (other for at, _, other in _repairs(together, statement) if at == path)
+        together = next(others, together)
     paths = tuple(path for path, _, _ in repairs)
-    words = "; ".join(f"{path}: {text}" for path, text, _ in repairs)
-    if paths and holds(certify(together, statement), statement):
-        return paths, words
-    found, change = _more_noise(together, statement)
-    return (paths + found, "; ".join(filter(None, (words, change)))) if found else ((), "")
+    words = [f"{path}: {text}" for path, text, _ in repairs]
+    found, change = _more_noise(claim, statement)
+    if not found and paths:
+        if holds(certify(together, statement), statement):
+            return paths, "; ".join(words)
+        found, change = _more_noise(together, statement)
+        return (paths + found, "; ".join([*words, change])) if found else ((), "")
+    return found, change
 
 
 def _repairs(
