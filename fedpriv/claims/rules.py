@@ -377,7 +377,6 @@ NEEDS: tuple[tuple[str, Callable[[View], bool], str], ...] = (
 """What every proof needs: the field, whether it is met, and what happens without it."""
 
 CANCELLED: tuple[tuple[Callable[[View], bool], str], ...] = (
-    (lambda v: v.release.noise.mechanism == s.NO_NOISE, "the release has no noise"),
     (lambda v: v.release.clip == math.inf, "one contribution can be larger than any noise"),
     (
         lambda v: v.release.noise.generator == s.PUBLIC,
