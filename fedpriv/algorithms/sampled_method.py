@@ -32,7 +32,7 @@ class SampledMethod(GradientMethod, ABC):
 
     @property
     def batches(self) -> Batches:
-        return SAMPLING[self.sampling]
+        return SAMPLING[self.sampling]()
 
     def size(self, name: str, records: int) -> int:
         return min(records, self.batch_size or paper_batch(records, self.rounds))

@@ -121,7 +121,7 @@ class UldpBase(Algorithm):
     @property
     def contributors(self) -> Users:
         groups = user_groups(self.budgets, self._spending) if self.budgets else ()
-        return Users(WEIGHTINGS[self.weighting], self.user_rate, groups, self.cycle)
+        return Users(WEIGHTINGS[self.weighting](), self.user_rate, groups, self.cycle)
 
     @property
     def _spending(self) -> Spending:

@@ -208,11 +208,12 @@ class OnePass(Batches):
         return 2.0
 
 
-SAMPLING: dict[str, Batches] = {
-    "without_replacement": WithoutReplacement(),
-    "poisson": Poisson(),
-    "with_replacement": WithReplacement(),
+SAMPLING: dict[str, type[Batches]] = {
+    "without_replacement": WithoutReplacement,
+    "poisson": Poisson,
+    "with_replacement": WithReplacement,
 }
+"""Ways to draw a batch by their names in the configuration."""
 
 
 def _coins(silo: Silo, query: Query) -> np.ndarray:

@@ -150,7 +150,7 @@ class RecordsInFull(Weighting):
         return np.broadcast_to(1.0, shape[1])
 
 
-WEIGHTINGS: dict[str, Weighting] = {"uniform": UniformWeighting(), "records": RecordWeighting()}
+WEIGHTINGS: dict[str, type[Weighting]] = {"uniform": UniformWeighting, "records": RecordWeighting}
 """Weightings by their names in the configuration."""
 
 

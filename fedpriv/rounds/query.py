@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -56,6 +58,13 @@ class SetUpTask:
     def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""
         return Post(name, self.session, signer=signer)
+
+
+def next_session(last: bytes) -> bytes:
+    """The name of the next set-up. Names grow, so that parties refuse an earlier one, over
+    restarts too."""
+    now = max(time.time_ns(), int.from_bytes(last[:8], "big") + 1)
+    return now.to_bytes(8, "big") + os.urandom(SESSION_BYTES - 8)
 
 
 @dataclass(frozen=True)

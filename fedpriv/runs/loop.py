@@ -226,8 +226,10 @@ class _TrainingLoop:
                 progress.say(f"data: {note}")
             if self.records.target:
                 progress.say(self.records.target.text)
-            for line in prepared.estimate(number + 1) if number < rounds else ():
-                progress.say(line)
+            if number < rounds:
+                query = prepared.queries(number + 1)[0]
+                for line in prepared.aggregation.estimate(query, prepared.plan.federation):
+                    progress.say(line)
             while number < rounds:
                 if number == last:
                     ending = f"round {number + 1} has no records left: one pass is over"

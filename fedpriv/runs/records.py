@@ -137,7 +137,7 @@ class RunRecords:
         some were left out, and a silo knows a larger share of the noise of fewer: these are as few
         as there may have been."""
         known = self._left_out if self.saved else frozenset()
-        return self.prepared.fewest(known)
+        return self.prepared.settings.fewest(known)
 
     @property
     def _left_out(self) -> frozenset[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
 import warnings
-from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +19,6 @@ from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import (
-    SESSION_BYTES,
     Broadcast,
     Query,
     QueryTask,
@@ -30,6 +26,7 @@ from fedpriv.rounds.query import (
     SiloReport,
     SiloState,
     Total,
+    next_session,
 )
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation
@@ -44,13 +41,6 @@ if TYPE_CHECKING:
 
     from fedpriv.data.silo import SiloData
     from fedpriv.data.table.encoding import Encoding
-
-
-def next_session(last: bytes) -> bytes:
-    """The name of the next set-up. Names grow, so that parties refuse an earlier one, over
-    restarts too."""
-    now = max(time.time_ns(), int.from_bytes(last[:8], "big") + 1)
-    return now.to_bytes(8, "big") + os.urandom(SESSION_BYTES - 8)
 
 
 class DivergedError(FedprivError):
@@ -243,23 +233,6 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         """
         return self.algo.queries(round, self.settings.present_plan(silos or self.silos))
 
-    def fewest(self, lost: Collection[str]) -> tuple[str, ...]:
-        """The fewest silos that earlier rounds may have had.
-
-        lost: names of the parties that were lost in them.
-        """
-        names = self.settings.silos
-        left = tuple(name for name in names if name not in lost)
-        continues = self.aggregation.continues_with
-        for number in range(max(1, len(left)), len(names)):
-            if continues(number):
-                return (*left, *(name for name in names if name in lost))[:number]
-        return names
-
-    def estimate(self, round: int) -> tuple[str, ...]:
-        """See `Aggregation.estimate`."""
-        return self.aggregation.estimate(self.queries(round)[0], self.plan.federation)
-
     def run_round(
         self, queries: tuple[Query, ...], state: State, watch: Stopwatch | None = None
     ) -> RoundResult:
@@ -315,10 +288,8 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             tasks = dict.fromkeys(self.aggregation.helpers, replace(told, broadcast=broadcast))
             asked = replace(told, broadcast=sample)
             tasks |= {silo_name(silo): asked for silo in query.invited}
-            self.standing.agreed_digest, self.standing.aborted = (
-                None,
-                query.serial,
-            )  # some silos may have had the sum and moved on
+            self.standing.agreed_digest = None  # some silos may have the sum and have moved on
+            self.standing.aborted = query.serial
             self.standing.failures += 1
             try:
                 learned = self.session.run(tasks, traffic)

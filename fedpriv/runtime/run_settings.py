@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -115,6 +115,17 @@ class RunSettings:
             for name, one in self.plan.query_parameters.items()
         }
         return replace(self.plan, query_parameters=parameters) if lost else self.plan
+
+    def fewest(self, lost: Collection[str]) -> tuple[str, ...]:
+        """The fewest silos that earlier rounds may have had, in which the parties `lost` were
+        lost."""
+        names = self.silos
+        left = tuple(name for name in names if name not in lost)
+        continues = self.aggregation.continues_with
+        for number in range(max(1, len(left)), len(names)):
+            if continues(number):
+                return (*left, *(name for name in names if name in lost))[:number]
+        return names
 
     def require_present(self, party: str, present: tuple[str, ...]) -> None:
         """Raise RefusedError for silos with which the run may not go on."""

@@ -27,7 +27,7 @@ def setting(algo=MINIBATCH, system=False):
 @pytest.mark.parametrize("name", SAMPLING)
 def test_every_record_is_drawn_as_often_as_declared(name, system):
     silo, queries = setting(system=system)
-    draw, counts = SAMPLING[name], np.zeros(30)
+    draw, counts = SAMPLING[name](), np.zeros(30)
     for query in queries:
         rows = draw.rows(silo, query, 6)
         assert len(rows) <= draw.most(6, 30)
@@ -42,8 +42,8 @@ def test_whole_batches_are_everybody_and_cost_what_is_not_sampled(name):
     from dp_accounting import GaussianDpEvent
 
     silo, queries = setting()
-    np.testing.assert_array_equal(SAMPLING[name].rows(silo, queries[0], 30), np.arange(30))
-    assert SAMPLING[name].event(GaussianDpEvent(2.0), 30, 30) == GaussianDpEvent(2.0)
+    np.testing.assert_array_equal(SAMPLING[name]().rows(silo, queries[0], 30), np.arange(30))
+    assert SAMPLING[name]().event(GaussianDpEvent(2.0), 30, 30) == GaussianDpEvent(2.0)
 
 
 @pytest.mark.parametrize("system", [False, True])
@@ -76,8 +76,8 @@ def test_who_is_drawn_depends_on_a_records_own_number(name):
     data = SiloData(
         RECORDS.x[order], RECORDS.y[order], RECORDS.users, RECORDS.starts, np.arange(30)[order]
     )
-    rows = SAMPLING[name].rows(silo, queries[0], 6)
-    moved = SAMPLING[name].rows(replace(silo, data=data), queries[0], 6)
+    rows = SAMPLING[name]().rows(silo, queries[0], 6)
+    moved = SAMPLING[name]().rows(replace(silo, data=data), queries[0], 6)
     assert set(order[moved]) == set(rows)
 
 

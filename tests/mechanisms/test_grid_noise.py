@@ -19,7 +19,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
 from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
-from fedpriv.rounds.contributors import WEIGHTINGS
+from fedpriv.rounds.contributors import UniformWeighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.query import Broadcast
@@ -50,7 +50,7 @@ def observed(aggregation, silos):
     )
     block = Contributions(np.array([0]), torch.full((1, TRIALS), TRUTH, dtype=torch.float64))
     update = LocalJob(iter([block]), noise)
-    silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), WEIGHTINGS["uniform"])
+    silo = aggregation.silo("silo0", tuple(f"silo{i}" for i in range(silos)), UniformWeighting())
     silo.weights = np.ones(1)
     if isinstance(aggregation, Masked):
         return query.encoding.decode(silo.noised_sum(query, update)), query

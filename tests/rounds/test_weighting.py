@@ -18,7 +18,7 @@ from fedpriv.rounds.contributors import (
 @given(arrays(np.int64, (4, 7), elements=st.integers(0, 3000)))
 def test_a_users_weights_never_exceed_one(counts):
     for weighting in WEIGHTINGS.values():
-        weights = weighting.weights(counts)
+        weights = weighting().weights(counts)
         assert (weights >= 0).all()
         assert weights.sum(axis=0).max() <= 1 + 1e-12
     assert (RecordWeighting().weights(counts)[:, counts.sum(axis=0) == 0] == 0).all()
@@ -33,7 +33,7 @@ def test_a_silos_own_records_count_in_full():
     np.testing.assert_array_equal(weighting.own_weights(1, (2, 3)), np.ones(3))
     np.testing.assert_array_equal(weighting.weights(np.zeros((2, 3))), np.ones((2, 3)))
     assert weighting.own_units
-    assert not any(other.own_units for other in (*WEIGHTINGS.values(), OwnWeighting()))
+    assert not any(other.own_units for other in (*WEIGHTINGS.values(), OwnWeighting))
 
 
 class Doubled(Weighting):

@@ -19,11 +19,19 @@ from fedpriv.parties.signer import CHECKSUM
 from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.contributors import RecordVectors, Silos, Users
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Asked, Query, QueryTask, SetUpTask, Summed, Total
+from fedpriv.rounds.query import (
+    SUMMED,
+    Asked,
+    Query,
+    QueryTask,
+    SetUpTask,
+    Summed,
+    Total,
+    next_session,
+)
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.runtime.helper import HelperParticipant, SumMembership
-from fedpriv.runtime.prepared_run import next_session
 from fedpriv.runtime.silo import SiloWork
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL

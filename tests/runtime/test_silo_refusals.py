@@ -11,9 +11,8 @@ from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.errors import RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Post
-from fedpriv.rounds.query import Broadcast, QueryTask, SetUpTask
+from fedpriv.rounds.query import Broadcast, QueryTask, SetUpTask, next_session
 from fedpriv.runtime import prepare
-from fedpriv.runtime.prepared_run import next_session
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.testing.faults import Faulty, alter
 

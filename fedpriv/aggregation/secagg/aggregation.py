@@ -88,7 +88,6 @@ from fedpriv.errors import require
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Party
 from fedpriv.rounds.contributors import Weighting
-from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query
 
@@ -319,26 +318,24 @@ class SecAggSilo(WeightedSilo):
         def trained() -> Party:
             made.append((yield from self.summed(query, job)))
 
-        terms = self.aggregation.terms(query, post.told(SERVER))
-        member = self.member(
-            query,
-            job,
+        noise = query.removable
+        if noise is not None and job.secret is None:
+            raise ValueError(f"query {query.name}: its noise has no secret that removes parts")
+        yield from self.member(
             post=post,
-            terms=terms,
+            terms=self.aggregation.terms(query, post.told(SERVER)),
             signer=self.signer,
             # Called late: the result would wait in memory.
             trained=trained,
             vector=made.pop,
             invited=query.silos,
-        )
-        yield from member.run()
+            noise=noise,
+            secret=job.secret or b"",
+        ).run()
 
-    def member(self, query: Query, job: LocalJob, **common: Any) -> Member:
-        """This silo's part in a query.
-
-        common: arguments of every member.
-        """
-        return Member(**common)
+    def member(self, **fields: Any) -> Member:
+        """This silo's part in a query."""
+        return Member(**fields)
 
 
 @dataclass
@@ -348,19 +345,12 @@ class SecAggServer(WeighingServer):
     aggregation: SecAgg
 
     def query(self, query: Query, broadcast: Broadcast) -> Party:
-        collector = self.collector(
-            query,
+        collector = Collector(
             post=query.post(SERVER, self.signer),
             terms=self.aggregation.terms(query, digest_of(broadcast)),
             invited=sorted(query.silos),
             draws=query.streams.secret(query.stream("silo sample"), query.round, SERVER),
             message=ring_message(query),
+            noise=query.removable,
         )
         return (yield from collector.run(broadcast))
-
-    def collector(self, query: Query, **common: Any) -> Collector:
-        """The server's part in a query.
-
-        common: arguments of every collector.
-        """
-        return Collector(**common)

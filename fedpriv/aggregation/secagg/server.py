@@ -30,15 +30,17 @@ from fedpriv.aggregation.secagg.messages import (
     shares_schema,
     sharing_digest,
 )
+from fedpriv.aggregation.secagg.silo import Revelation
 from fedpriv.crypto.digest import DIGEST_BYTES
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import BadSharesError, Reconstruction
 from fedpriv.crypto.signatures import SIGNATURE_BYTES
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import AggregationAbortedError, MisfitError
+from fedpriv.mechanisms.removable_noise import SECRET_BYTES, RemovableNoise
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, blaming
-from fedpriv.parties.schema import Parts, Raw, Schema, Table
+from fedpriv.parties.schema import Maybe, Parts, Raw, Schema, Table
 from fedpriv.rounds.query import Broadcast, Total
 from fedpriv.util.streams import SystemGenerator
 
@@ -55,6 +57,7 @@ class Collector:
     draws: random numbers for U2 and U5, seeded in a simulation. An attacker that could predict them
         would know which silos to drop.
     message: schema of a silo's masked vector.
+    noise: the noise whose surplus is removed from the sum; None: all noise stays.
     """
 
     post: Post
@@ -62,6 +65,7 @@ class Collector:
     invited: list[str]
     draws: np.random.Generator | SystemGenerator
     message: Schema
+    noise: RemovableNoise | None = None
 
     def run(self, broadcast: Broadcast) -> Party:
         """The broadcast and the five phases; returns the Total over U5."""
@@ -93,7 +97,7 @@ class Collector:
         )
         masked, receipts = self._with_receipts(deliveries, sharing_digest(session, sealed))
         delivered = sorted(masked)
-        chosen = self.choose(delivered)
+        chosen = delivered if self.noise else self._draw(delivered, terms.cohort)
         self._demand(
             CHECK, graph.holds_together(chosen), "the silos left out are too close together"
         )
@@ -108,17 +112,11 @@ class Collector:
         """For each silo that has shared: which candidates have, and what they have sealed for
         it."""
         sharers = np.array([name in sealed for name in graph.names])
-        return {
-            name: (
-                sharers,
-                {
-                    peer: sealed[peer][name]
-                    for peer in graph.around(name)
-                    if peer in sealed and peer != name
-                },
-            )
-            for name in sealed
-        }
+        found = {}
+        for name in sealed:
+            peers = (peer for peer in graph.around(name) if peer in sealed and peer != name)
+            found[name] = sharers, {peer: sealed[peer][name] for peer in peers}
+        return found
 
     def _with_receipts(
         self, deliveries: dict[str, Delivery], sharing: bytes
@@ -171,11 +169,9 @@ class Collector:
 
     def _sharing(self, roster: Collection[str]) -> Schema:
         """Schema of a silo's message in ShareKeys."""
-        return Parts((Raw(DIGEST_BYTES), Table(roster, sealed_schema(), whole=False)))
-
-    def choose(self, delivered: list[str]) -> list[str]:
-        """U5, out of U4."""
-        return self._draw(delivered, self.terms.cohort)
+        digests, parts = (1, 0) if self.noise is None else (2, self.noise.parts)
+        letters = Table(roster, sealed_schema(2 + parts), whole=False)
+        return Parts((Raw(digests * DIGEST_BYTES), letters))
 
     def _revealing(
         self, owners: Collection[str], chosen: list[str], *, whole: bool = True
@@ -184,7 +180,10 @@ class Collector:
 
         owners: silos whose shares it sends; unless `whole`, it may send fewer.
         """
-        return shares_schema(owners, whole=whole)
+        shares = shares_schema(owners, whole=whole)
+        if self.noise is None:
+            return shares
+        return Parts((shares, shares_schema(chosen, whole=False), Maybe(Raw(SECRET_BYTES))))
 
     def _draw(self, names: Iterable[str], size: int) -> list[str]:
         """`size` of the names, uniformly without replacement, in order."""
@@ -211,14 +210,37 @@ class Collector:
         masked: dict[str, np.ndarray],
         revealed: dict[str, Any],
     ) -> np.ndarray:
-        """The sum over U5 without the masks, (d,) integers modulo R.
+        """The sum over U5 without masks and without surplus noise, (d,) integers modulo R.
 
-        commitments: of U3 to the own masks' seeds.
+        commitments: of U3 to the own masks' seeds and, if noise can be removed, to the noise.
         masked: messages of U5.
         revealed: contents of U7's last messages.
 
         Raises AggregationAbortedError when they do not fit together.
         """
+        noise = self.noise
+        if noise is None:
+            return self._without_masks(roster, commitments, masked, revealed)
+        kept = noise.kept(len(masked))
+        seeds = {name: both[:DIGEST_BYTES] for name, both in commitments.items()}
+        of_masks = {name: masks for name, (masks, _, _) in revealed.items()}
+        total = self._without_masks(roster, seeds, masked, of_masks)
+
+        def fits(name: str, link: bytes) -> bool:
+            return noise.leads_to(commitments[name][DIGEST_BYTES:], link, kept)
+
+        if kept < noise.parts:
+            links = self._links(points(roster), sorted(masked), revealed, fits)
+            total -= self.terms.encoding.whole(noise.surplus(links, kept))
+        return total
+
+    def _without_masks(
+        self,
+        roster: dict[str, Advert],
+        commitments: dict[str, bytes],
+        masked: dict[str, np.ndarray],
+        revealed: dict[str, Revealed],
+    ) -> np.ndarray:
         chosen = sorted(masked)
         left_out = sorted(set(commitments) - set(masked))
         vectors = list(masked.values())
@@ -332,6 +354,34 @@ class Collector:
         raise AggregationAbortedError(
             f"{UNMASK}: the shares do not give {owner}'s {what}: one of {suspects} has lied"
         )
+
+    def _links(
+        self,
+        place: dict[str, int],
+        names: list[str],
+        revealed: dict[str, Revelation],
+        fits: Callable[[str, bytes], bool],
+    ) -> list[bytes]:
+        """The secret of each silo's surplus, from the silo or from the others' shares. Raises
+        AggregationAbortedError that names a silo that lies."""
+        links = []
+        wrong = "the secret of its surplus noise is not the one that it has committed to"
+        for name in names:
+            if name in revealed:
+                link = revealed[name][2]
+                with blaming(name):
+                    if link is None or not fits(name, link):
+                        raise ValueError(wrong)
+                links.append(link)
+                continue
+            shares = {}
+            for peer, (_, table, _) in revealed.items():
+                with blaming(peer):
+                    if name not in table:
+                        raise ValueError(f"it holds back its share of {name}'s surplus noise")
+                shares[peer] = table[name]
+            links.append(self._rebuilt(name, place, shares, "surplus noise", fits))
+        return links
 
     def _demand(self, phase: str, holds: bool, otherwise: str) -> None:
         if not holds:

@@ -39,13 +39,19 @@ from fedpriv.crypto.secret_sharing import share
 from fedpriv.crypto.signatures import SIGNATURE_BYTES, Ed25519Signer
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.errors import MisfitError
+from fedpriv.mechanisms.removable_noise import RemovableNoise
 from fedpriv.parties.party import Party
 from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Array, Names, Parts, Raw, Schema, Table
 
-MASK_KEY, OWN_MASK = 0, 1
-"""Rows of the shares that one silo holds of another, (secrets, LIMBS) uint32: of the mask key and
-of the seed."""
+MASK_KEY, OWN_MASK, SURPLUS = 0, 1, 2
+"""Rows of the shares that one silo holds of another, (secrets, LIMBS) uint32: of the mask key, of
+the seed and, where surplus noise is removed, from the third on of the secrets of its parts."""
+
+Revelation = tuple[dict[str, np.ndarray], dict[str, np.ndarray], bytes | None]
+"""A silo's message in Unmasking where surplus noise is removed: shares of masks' secrets, shares of
+the secret of each silo's surplus noise, and the secret of its own surplus. The last two are empty
+without surplus."""
 
 
 @dataclass(kw_only=True, repr=False)
@@ -58,6 +64,8 @@ class Member:
     trained: training that must end before the message is made.
     vector: makes its message in the clear, (size,) integers modulo R; called once.
     invited: silos that may be candidates.
+    noise: the noise whose surplus is removed from the sum; None: all noise stays.
+    secret: first element of the chain that determines this silo's removable noise.
     channel: this query's key for sealed shares; never revealed.
     masking: this query's key for pairwise masks.
     seed: of its own mask.
@@ -80,6 +88,8 @@ class Member:
     trained: Callable[[], Party]
     vector: Callable[[], np.ndarray]
     invited: tuple[str, ...]
+    noise: RemovableNoise | None = None
+    secret: bytes = b""
     channel: PrivateKey = field(default_factory=PrivateKey.generate)
     masking: PrivateKey = field(default_factory=PrivateKey.generate)
     seed: bytes = field(default_factory=lambda: os.urandom(KEY_BYTES))
@@ -124,7 +134,8 @@ class Member:
     @property
     def secrets(self) -> tuple[bytes, ...]:
         """The secrets that this silo shares with its neighbours, 32 bytes each."""
-        return self.masking.raw, self.seed
+        chain = () if self.noise is None else self.noise.chain(self.secret)[:-1]
+        return self.masking.raw, self.seed, *chain
 
     def _around(self) -> set[str]:
         return set(self.graph.around(self.name))
@@ -149,7 +160,7 @@ class Member:
 
     def _chosen(self) -> Schema:
         """Schema of the silos in the sum."""
-        return Names(self.sharing, size=self.terms.cohort)
+        return Names(self.sharing, size=self.terms.cohort if self.noise is None else None)
 
     def advertise(self, _: None) -> Advert:
         """This query's public keys, signed."""
@@ -161,8 +172,8 @@ class Member:
         return self.advert
 
     def share_keys(self, roster: dict[str, Advert]) -> Sharing:
-        """Check the candidates U2 and the neighbours' keys. Return shares of both secrets, sealed
-        for each neighbour."""
+        """Check the candidates U2 and the neighbours' keys. Return the commitment to the own mask,
+        and to the noise, and shares of all secrets, sealed for each neighbour."""
         self._check_candidates(roster)
         self.roster = roster
         self.session = session_of(self.terms.stamp, roster)
@@ -179,7 +190,10 @@ class Member:
             with blaming(peer):
                 sealed[peer] = self._envelope(self.name, peer).seal(held[row[peer]].tobytes())
                 self.pairs[peer] = pair_seed(self.masking, PublicKey(roster[peer][1]), self.session)
-        return seed_commitment(self.session, self.name, self.seed), sealed
+        commitment = seed_commitment(self.session, self.name, self.seed)
+        if self.noise is not None:
+            commitment += self.noise.chain(self.secret)[-1]
+        return commitment, sealed
 
     def _check_candidates(self, roster: dict[str, Advert]) -> None:
         self._demand(SHARE, roster.get(self.name) == self.advert, "own keys are missing or changed")
@@ -226,8 +240,11 @@ class Member:
 
     def consent(self, sets: tuple[list[str], list[str], dict[str, bytes]]) -> bytes:
         """Sign the set U5 of the summed silos, out of those that delivered, U4, once their receipts
-        show that they have masked for the same U3. A silo signs one set only."""
+        show that they have masked for the same U3. A silo signs one set only, and none of fewer
+        than `cohort` silos: their sum would have too little noise."""
         delivered, chosen, receipts = sets
+        fits = self.terms.cohort <= len(chosen) <= self.terms.candidates
+        self._demand(CHECK, fits, f"a sum over {len(chosen)} silos")
         self.delivered = set(delivered)
         self.chosen = set(chosen)
         inside = self.chosen <= self.delivered and self.name in self.delivered
@@ -252,16 +269,23 @@ class Member:
                 CHECK, right, f"no receipt shows that {name} has masked for the same silos"
             )
 
-    def reveal(self, signatures: dict[str, bytes]) -> Any:
+    def reveal(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray] | Revelation:
         """Shares of the own mask of every neighbour in U5, and of the mask key of every other
-        neighbour in U3, (LIMBS,) each."""
-        return self._of_masks(self._held(signatures))
-
-    def _of_masks(self, held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
+        neighbour in U3, (LIMBS,) each. Where noise can be removed, also what determines the surplus
+        of every silo in U5."""
+        held = self._held(signatures)
+        masks = {
             peer: shares[OWN_MASK if peer in self.chosen else MASK_KEY]
             for peer, shares in held.items()
         }
+        if self.noise is None:
+            return masks
+        kept = self.noise.kept(len(self.chosen))
+        if kept == self.noise.parts:
+            return masks, {}, None
+        shares = {peer: held[peer][SURPLUS + kept] for peer in self.chosen if peer != self.name}
+        own = self.noise.chain(self.secret)[kept] if self.name in self.chosen else None
+        return masks, shares, own
 
     def _held(self, signatures: dict[str, bytes]) -> dict[str, np.ndarray]:
         """This silo's shares of its neighbours' secrets and of its own, once enough silos have

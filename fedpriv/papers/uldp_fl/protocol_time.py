@@ -3,8 +3,8 @@
 Every job of the experiment runs in this process, so that each party can be timed: a silo, on
 average over the silos, and the server. python-paillier is used as published: one power and one sum
 for every user and parameter, an encryption for every user, a decryption for every parameter. It is
-timed in the same process on a small part, and scaled. Local training is what silos report, in
-wall-clock seconds.
+timed in the same process on a small part, and scaled. All are seconds of the clock, as in the local
+training that silos report.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SETTING = ["data", "users", "silos", "parameters"]
 
 
 class TimedEngine(Engine):
-    """One process that notes the processor seconds of each party and step."""
+    """One process that notes the seconds of each party and step."""
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         return TimedSession(specs, memories)
@@ -71,8 +71,8 @@ class TimedEngine(Engine):
 class TimedSession(InProcessSession):
     """Parties in this process, timed one by one.
 
-    steps: a row for each exchange, step and party: its processor seconds, and those of them in
-        which a silo trained.
+    steps: a row for each exchange, step and party: its seconds, and those of them in which a silo
+        trained.
     """
 
     def __init__(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> None:
@@ -88,10 +88,10 @@ class TimedSession(InProcessSession):
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
         answers: dict[str, Sent | Returned | None] = {}
         for name in sorted(mail):
-            since = time.process_time()
+            since = time.perf_counter()
             said = answers[name] = answer(self.parties[name], mail[name])
             row = {"exchange": self.exchange, "step": self.step, "party": name}
-            row |= {"seconds": time.process_time() - since}
+            row |= {"seconds": time.perf_counter() - since}
             report = said.learned if isinstance(said, Returned) else None
             trained = report.seconds if isinstance(report, SiloReport) else 0.0
             self.steps.append(row | {"training": trained})
@@ -156,21 +156,21 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
     from phe import EncodedNumber, EncryptedNumber, generate_paillier_keypair
 
     public, private = generate_paillier_keypair(n_length=key_bits)
-    since = time.process_time()
+    since = time.perf_counter()
     ciphertext = EncryptedNumber(public, public.raw_encrypt(secrets.randbelow(public.n)))
-    encryption = time.process_time() - since
+    encryption = time.perf_counter() - since
     # Encode(delta) r_u n_su C_LCM modulo n is as long as n. The library inverts the base for
     # exponents in the upper third.
     exponents = [secrets.randbelow(public.n // 3) for _ in range(SLICE // 2)]
     exponents += [public.n - exponent for exponent in exponents]
-    since = time.process_time()
+    since = time.perf_counter()
     total = ciphertext
     for exponent in exponents:
         total = total + ciphertext * EncodedNumber(public, exponent, 0)
-    pair = (time.process_time() - since) / SLICE
-    since = time.process_time()
+    pair = (time.perf_counter() - since) / SLICE
+    since = time.perf_counter()
     private.raw_decrypt(total.ciphertext())
-    return pair, encryption, time.process_time() - since
+    return pair, encryption, time.perf_counter() - since
 
 
 def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
@@ -250,7 +250,7 @@ def phases(table: pd.DataFrame, out: Path) -> None:
         for data, users, silos, size in means.index
     ]
     axis.set_xticks(range(len(means)), labels, fontsize=8)
-    axis.set(yscale="log", ylabel="processor seconds")
+    axis.set(yscale="log", ylabel="seconds")
     _finish(figure, [axis], table, out=out)
 
 
@@ -268,7 +268,7 @@ def growth(table: pd.DataFrame, out: Path) -> None:
             axis.set(xlabel=x, yscale="log", title=f"{value} {fixed}")
             axis.set_xticks(sorted(here[x].unique()))
     for axis in axes[:, 0]:
-        axis.set_ylabel("processor seconds")
+        axis.set_ylabel("seconds")
     _finish(figure, [*axes.flat], table, out=out)
 
 
