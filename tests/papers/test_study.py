@@ -181,11 +181,10 @@ def test_every_method_runs_with_its_words(tmp_path):
     )  # ULDP-GROUP's label has its k
 
 
-def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
+def test_a_small_study_is_run_and_drawn(tmp_path):
     chosen = [BY_NAME[name] for name in ("ULDP-AVG-w", "MB-SGD", "FedAvg")]
-    monkeypatch.setattr(study, "METHODS", chosen)
     profile = StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8))
-    table = study.study(WORDS, tmp_path, profile)
+    table = study.study(WORDS, tmp_path, profile, chosen)
     assert [*zip(table["method"], table["unit"])] == [
         ("ULDP-AVG-w", USER),
         ("MB-SGD", USER),
@@ -204,7 +203,7 @@ def test_a_small_study_is_run_and_drawn(tmp_path, monkeypatch):
     assert math.isinf(certified[3])
     draw(table, tmp_path / "figure.png", title="small")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    again = study.study(WORDS, tmp_path, profile)
+    again = study.study(WORDS, tmp_path, profile, chosen)
     assert again["errors"].tolist() == table["errors"].tolist()
 
 

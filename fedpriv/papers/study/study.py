@@ -117,10 +117,15 @@ def figure(name: str, *, title: str) -> Callable[[Path, str], None]:
     return make
 
 
-def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> pd.DataFrame:
-    """Run a study below a folder; returns its table."""
-    silos = one_experiment(*words, *METHODS[0].words, "seed=0").federation.n_silos
-    settings = list(all_settings(words, profile))
+def study(
+    words: tuple[str, ...],
+    folder: Path,
+    profile: StudyProfile,
+    methods: Sequence[Method] = METHODS,
+) -> pd.DataFrame:
+    """Run a study of `methods` below a folder; returns its table."""
+    silos = one_experiment(*words, *methods[0].words, "seed=0").federation.n_silos
+    settings = list(all_settings(words, profile, methods))
     tried = [
         Trial(setting, tuning, seed)
         for setting in settings
@@ -144,9 +149,11 @@ def study(words: tuple[str, ...], folder: Path, profile: StudyProfile) -> pd.Dat
     return table_of(rows)
 
 
-def all_settings(words: tuple[str, ...], profile: StudyProfile) -> Iterator[StudySetting]:
+def all_settings(
+    words: tuple[str, ...], profile: StudyProfile, methods: Sequence[Method] = METHODS
+) -> Iterator[StudySetting]:
     """Every method at every unit and epsilon, with its noise."""
-    for method in METHODS:
+    for method in methods:
         for unit, further in method.units.items():
             for epsilon in profile.epsilons if method.private else (None,):
                 noise = () if epsilon is None else method.noise(words, unit, epsilon)
