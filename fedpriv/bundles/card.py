@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import yaml
 
@@ -12,66 +12,104 @@ WORDS = {
     "classes": ("classification", "predicts a class"),
     "logit": ("classification", "predicts one of two classes"),
     "number": ("regression", "predicts a number"),
-    "log_hazard": (
-        "regression",
-        "predicts the logarithm of a hazard: a larger one is a larger risk",
-    ),
+    "log_hazard": ("regression", "predicts the logarithm of a hazard (larger: more at risk)"),
     "raw": ("regression", "computes outputs of a task of its author's own"),
 }
 """What a task is on Hugging Face, and in words."""
 OF_A_ROW = ("observer", "unit", "adjacency", "method", "certified", "status")
+PRIVATE = "The weights have a certificate: see the epsilons below and `certificate.csv`."
+NOT_PRIVATE = "**This model is NOT private**: see what no epsilon covers."
+TEXT = """\
+---
+{front}---
+
+# {bundle.name}
+
+The model {does}. {bundle.method} of fedpriv {bundle.version} trained it.
+
+## Privacy
+
+{private}
+
+Epsilons after the last round, at delta = {delta}, noise from randomness={randomness}:
+
+{epsilons}
+
+No epsilon covers:
+
+{not_covered}
+
+What each part is made of (`diagnostic`: of private records, without noise):
+
+{labels}
+
+## Intended use
+
+{bundle.intended_use}
+
+## Limits
+
+The metrics describe the test records of this run, not yours. A score supports a person's
+decision and does not replace it.
+
+{metrics}
+
+## Input
+
+{records}
+
+{classes}
+{second}
+
+## Use the model
+
+```
+fedpriv predict path/to/this/folder new.csv --out scores.csv
+```
+"""
 
 
 def card(bundle: Bundle) -> str:
     """The text of README.md."""
     kind, does = WORDS[bundle.task]
-    table = bundle.table is not None
+    table = ["tabular"] if bundle.table else []
     front = {
         "license": bundle.licence,
         "library_name": "fedpriv",
         **({"pipeline_tag": f"tabular-{kind}"} if table else {}),
-        "tags": ["federated-learning", "differential-privacy", *(["tabular"] if table else [])],
+        "tags": ["federated-learning", "differential-privacy", *table],
         "metrics": [*bundle.metrics],
     }
-    text = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
-    return f"---\n{text}---\n\n# {bundle.name}\n\n" + "\n".join(_lines(bundle, does)) + "\n"
-
-
-def _lines(bundle: Bundle, does: str) -> Iterator[str]:
-    yield f"The model {does}. {bundle.method} of fedpriv {bundle.version} trained it.\n"
-    yield "## Privacy\n"
-    yield (
-        "The weights have a certificate: see the epsilons below and `certificate.csv`.\n"
-        if bundle.valid
-        else "**This model is NOT private**: see what no epsilon covers.\n"
+    rows = [[str(row.get(name)) for name in OF_A_ROW] for row in bundle.certificate]
+    head = [[*OF_A_ROW], ["---"] * len(OF_A_ROW)]
+    second = f"The second is predicted where its probability is above {bundle.threshold:g}."
+    return TEXT.format(
+        bundle=bundle,
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
+        does=does,
+        private=PRIVATE if bundle.valid else NOT_PRIVATE,
+        **bundle.privacy,
+        epsilons="\n".join(f"| {' | '.join(row)} |" for row in (*head, *rows)),
+        not_covered=_list(bundle.not_covered),
+        labels=_list(f"{part}: {label}" for part, label in bundle.labels.items()),
+        metrics=_list(f"{name}: {value}" for name, value in bundle.metrics.items()),
+        records=_records(bundle),
+        classes=f"Classes: {', '.join(bundle.classes)}." if bundle.classes else "",
+        second=second if len(bundle.classes) == 2 else "",
     )
-    yield f"Epsilons after the last round, at delta = {bundle.privacy['delta']}, noise from "
-    yield f"randomness={bundle.privacy['randomness']}:\n"
-    yield f"| {' | '.join(OF_A_ROW)} |\n|{' --- |' * len(OF_A_ROW)}"
-    for row in bundle.certificate:
-        yield f"| {' | '.join(str(row.get(name)) for name in OF_A_ROW)} |"
-    yield "\nNo epsilon covers:\n"
-    yield from (f"- {text}" for text in bundle.not_covered)
-    yield "\nWhat each part is made of (`diagnostic`: of private records, without noise):\n"
-    yield from (f"- {part}: {label}" for part, label in bundle.labels.items())
-    yield f"\n## Intended use\n\n{bundle.intended_use}\n"
-    yield "## Limits\n"
-    yield "The metrics describe the test records of this run, not yours. A score supports a"
-    yield "person's decision and does not replace it.\n"
-    yield from (f"- {name}: {value}" for name, value in bundle.metrics.items())
-    yield "\n## Input\n"
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _records(bundle: Bundle) -> str:
+    """What the model reads."""
     if bundle.table is None:
-        yield f"An array of records. {bundle.prepared}"
-    else:
-        yield "A table with these columns, in any order; other columns are not read:\n"
-        for name, about in bundle.table["schema"]["features"].items():
-            yield f"- {name}: {_feature(about)}"
-    if bundle.classes:
-        yield f"\nClasses: {', '.join(bundle.classes)}."
-    if len(bundle.classes) == 2:
-        yield f"The second is predicted where its probability is above {bundle.threshold:g}."
-    yield "\n## Use the model\n"
-    yield "```\nfedpriv predict path/to/this/folder new.csv --out scores.csv\n```"
+        return f"An array. {bundle.prepared}"
+    columns = bundle.table["schema"]["features"].items()
+    head = "A table with these columns, in any order; other columns are not read:"
+    return f"{head}\n\n{_list(f'{name}: {_feature(about)}' for name, about in columns)}"
 
 
 def _feature(about: dict[str, list[float] | list[str] | None]) -> str:
