@@ -12,8 +12,8 @@ def world(tmp_path_factory):
     for words in (
         (
             *("data=table", "data.path=visits.csv", "data.label=died", "data.user=patient"),
-            *("data.silo=hospital", "data.drop=[pressure,glucose]", "model=mlp"),
-            *("model.hidden=[5]", "model.norm=true", "rounds=1", "quiet=true"),
+            *("data.silo=hospital", "data.drop=[pressure,glucose]", "data.missing=refuse"),
+            *("model=mlp", "model.hidden=[5]", "model.norm=true", "rounds=1", "quiet=true"),
             "hydra.run.dir=run",
         ),
         ("export", "run", "--onnx", "--license", "mit", "--threshold", "0.3", "--out", "given"),
