@@ -81,6 +81,11 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(0)
     except MemoryError as error:
         sys.exit(complain(FedprivError(f"out of memory{f' ({error})' if str(error) else ''}")))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("fedpriv"):
+            raise
+        package = error.name.partition(".")[0]
+        sys.exit(complain(FedprivError(f"{package} is not installed: pip install {package}")))
     except OSError as error:
         if error.errno is None:
             raise

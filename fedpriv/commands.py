@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -14,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.errors import FedprivError
+from fedpriv.errors import FedprivError, require
 from fedpriv.runs.folder import RunFolder, read_status, require_writable
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
@@ -53,6 +54,7 @@ def run(args: list[str]) -> None:
         train(job.experiment, job.config_yaml, folder, origin=job.origin, words=job.words)
     else:
         require_writable("hydra.sweep.dir", sweep)
+        _require_slurm(first)
         launcher = own_launcher(first)
         sweeper = own_sweeper(first)
         if launcher is None:
@@ -61,6 +63,14 @@ def run(args: list[str]) -> None:
             return
         drawn = draw_jobs(jobs, sweeper, line) if sweeper else jobs
         _sweep(lambda: launcher.launch(drawn), sweep, args)
+
+
+def _require_slurm(config: DictConfig) -> None:
+    """Raise ConfigError where a launcher needs Slurm and there is none."""
+    slurm = str(config.hydra.launcher.get("_target_")).endswith("SlurmLauncher")
+    allowed = "hydra/launcher=joblib, because this machine has no Slurm (srun)"
+    here = not slurm or shutil.which("srun") is not None
+    require(here, "hydra/launcher", "submitit_slurm", allowed)
 
 
 def _own_words(config: DictConfig, args: list[str], sweep: Path) -> list[str]:

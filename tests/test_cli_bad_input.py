@@ -1,6 +1,9 @@
 """Mistakes end with one line, exit code 2, no traceback, and no folder left behind."""
 
 import json
+import shutil
+import subprocess
+import sys
 
 import pytest
 from command import run, run_child
@@ -10,6 +13,10 @@ from fedpriv.training.trainers.compiled import library
 
 # (words, what the line must name)
 BAD_SETTINGS = [
+    (
+        ["mechanism=correlated"],
+        ["mechanism.bands=1", "mechanism=correlated takes algo.cycle", "mechanism.bands=8"],
+    ),
     (["algo=uldp_av"], ["algo=uldp_av", "uldp_avg"]),
     (["datta=digits"], ["datta", "data"]),
     (["algo.clipp=1"], ["algo.clipp", "clip"]),
@@ -208,3 +215,30 @@ def test_a_failed_job_of_a_sweep_leaves_its_reason_and_the_others_go_on(tmp_path
     assert failed
     assert all(status["traceback"] and status["reason"] for status in failed)
     assert sum(status["state"] == "done" for status in states.values()) >= 1
+
+
+@pytest.mark.skipif(shutil.which("srun") is not None, reason="Slurm is here")
+def test_a_sweep_on_slurm_where_there_is_none(tmp_path):
+    words = ["-m", "hydra/launcher=submitit_slurm", "seed=0,1", "rounds=1"]
+    one_line(words, ["hydra/launcher=submitit_slurm", "hydra/launcher=joblib"], tmp_path)
+
+
+WITHOUT_TORCH = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Without())
+from fedpriv.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", [["rounds=1"], ["data=table", "data.path=x.csv", "data.label=y"]])
+def test_a_package_that_is_not_installed_is_one_line(words, tmp_path):
+    command = [sys.executable, "-c", WITHOUT_TORCH, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr

@@ -194,6 +194,11 @@ class DataSet(ABC):
         """How the records are read, in lines for a person."""
         return ()
 
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """What a run says of it before it trains."""
+        return self.description
+
     @abstractmethod
     def load(self, streams: Streams) -> Corpus:
         """Read, check, split and preprocess the records. Raises DataError with one line that names

@@ -44,7 +44,10 @@ class Correlated(Gaussian):
         super().__post_init__()
         allowed = ", ".join(STRATEGIES)
         require(self.strategy in STRATEGIES, "mechanism.strategy", self.strategy, allowed)
-        allowed = f"from 2 to {MOST_BANDS}; it gains most where users take turns (algo.cycle)"
+        allowed = (
+            f"from 2 to {MOST_BANDS}; mechanism=correlated takes algo.cycle unless it is set, as "
+            "mechanism.bands=8; it gains most where users take turns (algo.cycle)"
+        )
         require(2 <= self.bands <= MOST_BANDS, "mechanism.bands", self.bands, allowed)
         allowed = "at least mechanism.bands"
         require(self.rounds >= self.bands, "mechanism.rounds", self.rounds, allowed)

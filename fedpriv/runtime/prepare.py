@@ -98,7 +98,7 @@ def prepare(
     state, standing = _continued(exp, settings, params, checkpoint)
     evaluation = _evaluation(exp, loaded.corpus, allocation, network.module, device)
     specs = _specs(exp, settings, identities, evaluation.silos, network, device=device)
-    notes = (*exp.data.description, *loaded.corpus.notes)
+    notes = (*exp.data.summary, *loaded.corpus.notes)
     run = PreparedRun(
         settings,
         exp.engine.open(specs, standing.silo_states),

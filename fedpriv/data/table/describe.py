@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedpriv.data.base import Records
-from fedpriv.data.table.schema import Category, Schema, date_of
+from fedpriv.data.table.schema import Category, Number, Schema, date_of
 from fedpriv.data.table.settings import TableSettings
 
 IDENTIFIER = re.compile(
@@ -16,6 +16,23 @@ IDENTIFIER = re.compile(
     re.IGNORECASE,
 )
 """Names of columns that name persons or visits."""
+SPECIAL = {
+    category: re.compile(rf"(^|[_\W\d])({names})", re.IGNORECASE)
+    for category, names in {
+        "ethnic origin": "race|ethnic|nationality|tribe|caste|skin_?colou?r",
+        "religion or belief": "relig|belief|church|faith|denomination",
+        "political opinion or union": "politic|party$|vote|union_?member",
+        "genetic data": "gen(e|es|otype|ome|etic)([_\\W]|$)|snp|allele|mutation|brca",
+        "biometric data": "finger_?print|iris_?scan|face_?id|voice_?print",
+        "sex life": "sexual|orientation|gender_?identity",
+        "health": (
+            "diag|icd|disease|disab|health|symptom|medic|drug|dose|treat|surg|bmi|blood|pressure|"
+            "glucose|insulin|cholest|hiv|pregnan|smok|alcohol|cancer|tumou?r|stroke|diabet|hba1c|"
+            "heart|creatin|platelet|sofa|apache|covid|vaccin"
+        ),
+    }.items()
+}
+"""Beginnings of words in names of columns, by special category."""
 
 
 def user_is(schema: Schema, scope: str) -> str:
@@ -94,12 +111,26 @@ def not_covered(schema: Schema, table: TableSettings) -> tuple[str, ...]:
     return (*looks_at_all(schema), *(text for holds, text in rules if holds))
 
 
-def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
-    """The schema for a person: a line for each column and each decision."""
-    source = "declared by the schema file" if table.schema else "read off the records"
-    yield f"columns: {source}"
+def special_categories(schema: Schema) -> dict[str, str]:
+    """Features whose names look like special categories of personal data: which of GDPR, Art. 9."""
+    found: dict[str, str] = {}
+    for feature in schema.features:
+        for category, names in SPECIAL.items():
+            if names.search(feature.name):
+                found.setdefault(feature.name, category)
+    return found
+
+
+def lines(schema: Schema, table: TableSettings, *, short: bool = False) -> Iterator[str]:
+    """The schema for a person: a line for each column and each decision.
+
+    short: only what a reader of every run needs.
+    """
     label = schema.label
     low, high = label.range or (0.0, 0.0)
+    if not short:
+        source = "declared by the schema file" if table.schema else "read off the records"
+        yield f"columns: {source}"
     if label.classes:
         yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
     elif label.time is not None:
@@ -107,17 +138,18 @@ def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
         yield f"label {label.column}: survival{event}, time in column {label.time} up to {high:g}"
     else:
         yield f"label {label.column}: regression, from {low:g} to {high:g}"
-    for feature in schema.features:
-        if isinstance(feature, Category):
-            yield f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
-            continue
-        what = "number" if feature.date is None else f"date ({feature.date})"
-        if feature.range is None:
-            yield f"feature {feature.name}: {what}, scaled by the training records"
-        else:
-            shown = [f"{one:g}" if feature.date is None else date_of(one) for one in feature.range]
-            yield f"feature {feature.name}: {what}, {' to '.join(shown)} become -1 to 1"
-    for name in schema.unused:
+    if short:
+        texts = sum(isinstance(one, Category) for one in schema.features)
+        yield (
+            f"features: {len(schema.features) - texts} columns of numbers or dates and {texts} of "
+            f"categories become {schema.width}; `fedpriv data` shows each"
+        )
+    else:
+        yield from map(_feature, schema.features)
+        if special := special_categories(schema):
+            named = (f"{name} ({category})" for name, category in special.items())
+            yield f"special categories (GDPR, Art. 9), by their names: {', '.join(named)}"
+    for name in schema.unused if not short else schema.reasons:
         reason = schema.reasons.get(name)
         yield f"column {name}: left out{f': {reason}' if reason else ''}"
     counted = "on the public list" if table.schema else "named in the records"
@@ -126,6 +158,8 @@ def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
         yield "silos: none; allocator=by_user deals users to silos"
     else:
         yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
+    if short:
+        return
     yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
     yield f"missing features: {table.missing}; rows without label, user or silo: {table.incomplete}"
     yield f"values outside public lists and ranges: {table.outside}"
@@ -133,6 +167,16 @@ def lines(schema: Schema, table: TableSettings) -> Iterator[str]:
         yield f"test records: {table.test}"
     else:
         yield f"test records: a share {table.test_share:g} by the coin of each {table.split}"
+
+
+def _feature(feature: Number | Category) -> str:
+    if isinstance(feature, Category):
+        return f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
+    what = "number" if feature.date is None else f"date ({feature.date})"
+    if feature.range is None:
+        return f"feature {feature.name}: {what}, scaled by the training records"
+    shown = [f"{one:g}" if feature.date is None else date_of(one) for one in feature.range]
+    return f"feature {feature.name}: {what}, {' to '.join(shown)} become -1 to 1"
 
 
 def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str]:

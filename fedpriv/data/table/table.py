@@ -133,6 +133,15 @@ class Table(TableSettings):
     def description(self) -> tuple[str, ...]:
         return tuple(describe.lines(self.declared, self))
 
+    @property
+    def summary(self) -> tuple[str, ...]:
+        return tuple(describe.lines(self.declared, self, short=True))
+
+    @property
+    def special_categories(self) -> dict[str, str]:
+        """Features that look like special categories of personal data, and which (GDPR, Art. 9)."""
+        return describe.special_categories(self.declared)
+
     # Reading records.
 
     def load(self, streams: Streams) -> Corpus:

@@ -287,3 +287,27 @@ def test_a_damaged_schema_is_refused(table, tmp_path, old, new, line):
     assert old in whole
     path.write_text(whole.replace(old, new, 1))
     refused(lambda: read_schema(path), "schema.yaml", line, error=DataError)
+
+
+def test_special_categories_are_known_by_their_names(table):
+    text = TEXT.replace("age,sex,pressure", "race,Sex,trace", 1)
+    data = table(text)
+    assert data.special_categories == {
+        "race": "ethnic origin",
+        "glucose": "health",
+        "smoker": "health",
+    }
+    line = (
+        "special categories (GDPR, Art. 9), by their names: race (ethnic origin), glucose (health),"
+    )
+    assert [text for text in data.description if text.startswith(line)]
+
+
+def test_a_run_says_few_words_of_an_ordinary_table(table):
+    """60 columns more are one line before each training."""
+    head, *rows = TEXT.splitlines()
+    more = [f"{row}{',1' * 60}" for row in rows]
+    names = "".join(f",V{place}" for place in range(60))
+    data = table("\n".join([f"{head}{names}", *more, ""]))
+    assert len(data.description) > 65
+    assert len(data.summary) == 4
