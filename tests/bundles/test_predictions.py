@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from command import run
 from refusals import refused
-from trained import own_outputs, trained
+from trained import own_outputs, random_table, trained
 
 import fedpriv
 from fedpriv.bundles.model import Model, load_model
@@ -113,6 +113,26 @@ def test_frames_and_arrays_are_read_as_scikit_learn_does(world):
     refused(
         lambda: model.predict(frame.assign(age=[70, "old"])), "1 of 2 rows cannot be read", "row 1"
     )
+
+
+def test_a_frame_is_read_as_the_file_that_pandas_writes_of_it(tmp_path):
+    """Also where files have decimal commas, and a point between thousands."""
+    rng = np.random.default_rng(0)
+    frame = random_table(rng, 30, {"weight": "number", "kind": "category"})
+    frame["weight"] = rng.uniform(1, 99, 30).round(3)
+    form = {"sep": ";", "decimal": ",", "index": False}
+    frame.to_csv(tmp_path / "visits.csv", **form)
+    words = (
+        *("data=table", "data.path=visits.csv", "data.label=died", "data.user=id", "quiet=true"),
+        *("data.silo=site", "data.drop=[days,cost]", "rounds=1", "hydra.run.dir=run"),
+    )
+    assert run(*words, cwd=tmp_path).returncode == 0
+    model = load_model(tmp_path / "run")
+    new = frame[["weight", "kind"]]
+    new.to_csv(tmp_path / "new.csv", **form)
+    new.to_parquet(tmp_path / "new.parquet")
+    for records in (tmp_path / "new.csv", tmp_path / "new.parquet"):
+        np.testing.assert_array_equal(model.outputs(records), model.outputs(new))
 
 
 def test_a_bundle_says_what_was_read_off_private_records(world):

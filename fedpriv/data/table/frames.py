@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.data.table.written import POINT
 from fedpriv.errors import DataError
 from fedpriv.util.untrusted_files import opened
 
@@ -40,7 +42,7 @@ class Written:
     separator: str | None = None
 
 
-def read_parquet(path: Path, most: int = MOST_BYTES) -> Written:
+def read_parquet(path: Path, most: int = MOST_BYTES, *, decimal: str = POINT) -> Written:
     """The texts of a Parquet file. Raises DataError for one that cannot be read, that unpacks to
     more than `most` bytes, or that has lists or structures in its cells."""
     try:
@@ -61,29 +63,34 @@ def read_parquet(path: Path, most: int = MOST_BYTES) -> Written:
                     f"column {nested:.60} has lists or structures, not one value a row"
                 )
             table = parquet.read_table(file, read_dictionary=[one.path for one in columns])
-        return written(table.to_pandas(integer_object_nulls=True))
+        return written(table.to_pandas(integer_object_nulls=True), decimal)
     except Exception as error:  # pyarrow's errors have no common base
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not a readable Parquet file: {reason:.200}") from error
 
 
-def written(frame: pd.DataFrame) -> Written:
-    """The texts of a data frame, without its index."""
+def written(frame: pd.DataFrame, decimal: str = POINT) -> Written:
+    """The texts of a data frame, without its index.
+
+    decimal: sign before the decimals of its numbers.
+    """
+    text = partial(_text, decimal)
     columns = []
     for place in range(frame.shape[1]):
         column = frame.iloc[:, place]
         if column.dtype == object:  # where 1 and True would be one value
-            column = column.map(_text, na_action="ignore")
+            column = column.map(text, na_action="ignore")
         codes, values = column.array.factorize()  # float32 stays so: 0.1 is no 0.10000000149
-        columns.append((codes, list(map(_text, values))))
+        columns.append((codes, list(map(text, values))))
     return Written([str(name) for name in frame.columns], columns, np.arange(len(frame)) + 2)
 
 
-def _text(value: Any) -> str:
+def _text(decimal: str, value: Any) -> str:
     """A cell as it is written by itself. The type of a column depends on all of its cells: beside a
     missing one 5 is stored as 5.0, and beside a time of day 2020-01-01 as 2020-01-01 00:00:00."""
     if isinstance(value, datetime | timedelta):
         return str(value).removesuffix(" 00:00:00")
     if isinstance(value, float | np.floating) and value.is_integer() and -EXACT < value < EXACT:
         return str(int(value))
-    return str(value)
+    floating = isinstance(value, float | np.floating)
+    return str(value).replace(POINT, decimal) if floating else str(value)

@@ -253,10 +253,10 @@ def _written(path: Path | None, form: ReadingRules) -> Written:
             raise FedprivError(
                 "data.path=null: the path of a table, or fedpriv.run(..., frame=...)"
             )
-        return written(frame)
+        return written(frame, form.decimal or POINT)
     noted(path)
     if path.suffix.lower() in (".parquet", ".pq"):
-        return read_parquet(path)
+        return read_parquet(path, decimal=form.decimal or POINT)
     utf8 = codecs.lookup(form.encoding).name == "utf-8"  # some programs begin it with a mark
     with _unpacked(path) as raw:
         if utf8:
