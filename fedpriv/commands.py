@@ -16,9 +16,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.errors import FedprivError, require
-from fedpriv.runs.folder import RunFolder, read_status, require_writable
+from fedpriv.runs.folder import RunFolder, require_writable
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
+from fedpriv.runs.status import Status
 from fedpriv.runs.tables import METRICS
 from fedpriv.settings.compose import CommandLine, each_job, one_line_errors
 from fedpriv.settings.experiment import build
@@ -155,4 +156,4 @@ def _job(config: DictConfig) -> float:
         raise
     if not config.quiet:
         print(run_line(name, folder, words, None), file=sys.stderr, flush=True)
-    return float(RunFolder(folder).rows(METRICS)[-1][read_status(folder)["metric"]])
+    return float(RunFolder(folder).rows(METRICS)[-1][Status.read(folder).metric])

@@ -96,7 +96,7 @@ def _ours(folders: Iterable[Path]) -> Iterator[tuple[str, ...]]:
         data = CLASSES[run.config["data"]["_target_"].rpartition(".")[2]]
         users = str(run.config["allocator"]["n_users"])
         value = f"{run.final(METRICS[data]):.6g}"
-        about = data, users, run.label, OURS
+        about = data, users, run.status.label, OURS
         yield (*about, str(run.seed), str(run.rounds), METRICS[data], value)
 
 

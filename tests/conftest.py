@@ -7,6 +7,7 @@ os.environ.setdefault(
 import gc
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ from small_data import write_all
 # Whoever configures logging closes every handler, and this one its stream unless that is a standard
 # one: not pytest's.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
+
+# The secret that keys digests is of the tests alone, and gone after them.
+STATE = tempfile.TemporaryDirectory(prefix="fedpriv-tests-")
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 # Machines are noisy: a slow example is no failure. CI repeats the same examples; a developer's run
 # looks for new ones.

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import json
+
 import yaml
 
 from fedpriv.runs.folder import RunFolder
+
+DIGESTS = ("holder", "source", "records", "allocation", "effective", "code")
+
+
+def read_status(folder):
+    """status.json as it is written."""
+    return json.loads((folder / "status.json").read_text())
+
+
+def finished_status(label, **facts):
+    """The entries of a finished run's status.json that every reader asks for, and `facts`."""
+    return {
+        "state": "done",
+        "rounds": 1,
+        "label": label,
+        "metric": "accuracy",
+        "delta": 1e-5,
+        "observer": "released model",
+        "randomness": "simulation",
+        "dp_valid": None,
+        "not_covered": [],
+        "labels": {},
+        "records": 100,
+        "identity": {name: name[0] * 64 for name in DIGESTS},
+        **facts,
+    }
 
 
 def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits", **algo):
@@ -45,4 +73,4 @@ def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits
                 }
             )
     folder.append("epsilon.csv", rows)
-    folder.status(state=state, label=label, metric="accuracy", delta=1e-5, randomness="simulation")
+    folder.status(**finished_status(label, state=state))

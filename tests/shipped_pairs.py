@@ -12,11 +12,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+from fake_runs import read_status
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.data import shared
 from fedpriv.errors import FedprivError
-from fedpriv.runs.folder import read_status
 from fedpriv.runs.loop import train
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build

@@ -19,7 +19,6 @@ from fedpriv.reports.groups import Group
 from fedpriv.reports.noted_table import NotedTable, tex
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
-from fedpriv.runs.folder import read_status
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 """Corrected p-values below these are marked."""
@@ -76,8 +75,7 @@ class Line:
     def noise(self) -> str:
         """Its noise multipliers; they depend on the seed where queries depend on the
         allocation."""
-        folders = (run.folder for run in self.summary.group.runs)
-        found = sorted({noise_text(read_status(folder)["noise"]) for folder in folders})
+        found = sorted({noise_text(run.status.noise) for run in self.summary.group.runs})
         return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
     @property
@@ -110,7 +108,7 @@ class ComparisonTable(NotedTable):
     ) -> ComparisonTable:
         """The table of finished runs, by the method's name. Raises ConfigError for a metric that
         they do not have."""
-        labels = _labels({name: own[0].label for name, own in runs.items()})
+        labels = _labels({name: own[0].status.label for name, own in runs.items()})
         groups = [Group(labels[name], {}, tuple(own)) for name, own in runs.items()]
         summaries = dict(zip(runs, summarise(groups, metric=request.metric)))
         metric = next(iter(summaries.values())).metric
@@ -136,8 +134,8 @@ class ComparisonTable(NotedTable):
             [],
             [],
             tests,
-            sorted({run.delta for run in everything}),
-            any(run.randomness == "simulation" for run in everything),
+            sorted({run.status.delta for run in everything}),
+            any(run.status.randomness == "simulation" for run in everything),
         )
         return ComparisonTable(request, lines, reference, report)
 

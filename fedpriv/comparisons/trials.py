@@ -221,7 +221,7 @@ def choose(
             own = [r for t, r in zip(trials, runs) if (t.method, t.setting) == (method, setting)]
             done = [run for run in own if run is not None]
             if len(done) == len(own):
-                own_metric = metric or done[0].metric
+                own_metric = metric or done[0].status.metric
                 known = [str(name) for name in done[0].metrics if name != "round"]
                 require(own_metric in known, "--metric", own_metric, f"one of {', '.join(known)}")
                 means[setting] = float(np.mean([run.final(own_metric) for run in done]))

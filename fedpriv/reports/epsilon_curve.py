@@ -140,7 +140,7 @@ def draw(
     absent = [summary.group.name for summary, curve in found if not len(curve)]
     facts = [f"mean over {max(one.n for one in summaries)} seeds"] * (summaries[0].n > 1)
     facts += [f"no finite epsilon: {', '.join(absent)}"] if absent else []
-    if any(run.randomness == "simulation" for run in runs):
+    if any(run.status.randomness == "simulation" for run in runs):
         facts.append("simulation: epsilons are those of the same runs with real noise")
     figure.supxlabel("; ".join(facts), fontsize=7)
     axis.set_title(title, fontsize=10)
@@ -169,7 +169,7 @@ def _label(
 ) -> None:
     observers = " and ".join(dict.fromkeys(one.observer for one in summaries))
     units = " and ".join(dict.fromkeys(one.unit for one in summaries))
-    deltas = " and ".join(f"{delta:g}" for delta in sorted({run.delta for run in runs}))
+    deltas = " and ".join(f"{delta:g}" for delta in sorted({run.status.delta for run in runs}))
     axis.set_xlabel(f"certified epsilon ({observers}, unit {units}, delta = {deltas})", fontsize=9)
     axis.set_ylabel(metric_name(summaries), fontsize=9)
     axis.tick_params(which="both", labelsize=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
+from fedpriv.runs.status import STATUS, Status
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_json, read_plain_values
+from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_plain_values
 
 UNREADABLE = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
@@ -30,43 +30,21 @@ class Run:
     """The tables and labels of one finished run.
 
     folder: where its files are.
-    label: name of its method.
-    metric: name of its main metric.
-    delta: of its epsilons.
-    randomness: "system" (private) or "simulation" (seeded).
+    status: how it ended, and the labels of its numbers.
     metrics: a row a round, a column a metric.
     epsilon: a row for each round, observer, unit, adjacency and accounting method.
     config: its resolved configuration.
-    observer: whose epsilon stands for the run.
-    records: number of training records; None in folders of earlier versions.
-    metric_labels: label of each metric column (`fedpriv.runs.labels`); empty in folders of earlier
-        versions.
-    identity: digests of what it computed with (`fedpriv.runtime.identity.RunIdentity`); empty in
-        folders of earlier versions.
-    empty_rounds: number of each round that learned nothing: the reason.
-    valid: whether the run says that it protects somebody (dp_valid); None: it does not say.
-    simulated: what its parties left out that parties of their own would do; empty: nothing.
     """
 
     folder: Path
-    label: str
-    metric: str
-    delta: float
-    randomness: str
+    status: Status
     metrics: pd.DataFrame
     epsilon: pd.DataFrame
     config: dict[str, Any] = field(default_factory=dict)
-    observer: str = RELEASED_MODEL
-    records: int | None = None
-    metric_labels: Mapping[str, str] = field(default_factory=dict)
-    identity: Mapping[str, str] = field(default_factory=dict)
-    empty_rounds: Mapping[str, str] = field(default_factory=dict)
-    valid: bool | None = None
-    simulated: str = ""
 
     def metric_label(self, metric: str) -> str:
         """What a column of its metrics is made of: `released`, or a diagnostic of something."""
-        return self.metric_labels.get(metric, UNKNOWN)
+        return self.status.metric_label(metric) or UNKNOWN
 
     @property
     def seed(self) -> int:
@@ -112,7 +90,7 @@ def find_runs(roots: list[Path], warn: Callable[[str], None] = print_to_stderr) 
     runs: dict[Path, Run] = {}
     for root in roots:
         found = False
-        for status_file in sorted(root.rglob("status.json")):
+        for status_file in sorted(root.rglob(STATUS)):
             folder = status_file.parent
             resolved = folder.resolve()
             if resolved not in runs and (run := read_run(folder, warn)):
@@ -129,29 +107,22 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
     Raises FedprivError for files that cannot be read.
     """
     try:
-        status = read_json(folder / "status.json")
-        if status["state"] != "done":
-            warn(f"left out: {folder} ({status['state']})")
+        status = Status.read(folder)
+        if status.state != "done":
+            warn(f"left out: {folder} ({status.state})")
             return None
         run = Run(
-            folder=folder,
-            **{key: status[key] for key in ("label", "metric", "delta", "randomness")},
+            folder,
+            status,
             metrics=_table(folder / "metrics.csv"),
             epsilon=_table(folder / "epsilon.csv"),
             config=read_plain_values(folder / "config.yaml") or {},
-            observer=status.get("observer", RELEASED_MODEL),
-            records=status.get("records"),
-            metric_labels=status.get("labels", {}).get("metrics.csv", {}),
-            identity=status.get("identity", {}),
-            empty_rounds=status.get("empty_rounds", {}),
-            valid=status.get("dp_valid"),
-            simulated=str(status.get("simulated", "")),
         )
-        if not all(isinstance(one, dict) for one in (run.config, run.identity, run.empty_rounds)):
-            raise ValueError("not a mapping where one is expected")
+        if not isinstance(run.config, dict):
+            raise ValueError("config.yaml has no mapping")
         _ = run.seed  # raises for one that is no number
         rows = len(run.metrics) and len(run.epsilon)
-        if not rows or run.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:
+        if not rows or status.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:
             raise ValueError("a table lacks rows or columns")
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or repr(error)

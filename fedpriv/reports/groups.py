@@ -55,15 +55,14 @@ class Group:
 
     @property
     def digests(self) -> tuple[str, str]:
-        """The first digits of the digests of data and code that all runs share; empty in folders of
-        earlier versions."""
-        known = self.runs[0].identity
-        return known.get("source", "")[:SHOWN], known.get("code", "")[:SHOWN]
+        """The first digits of the digests of data and code that all runs share."""
+        known = self.runs[0].status.identity
+        return known.source[:SHOWN], known.code[:SHOWN]
 
     @property
     def empty_rounds(self) -> int:
         """Number of rounds of all runs that learned nothing."""
-        return sum(len(run.empty_rounds) for run in self.runs)
+        return sum(len(run.status.empty_rounds) for run in self.runs)
 
     def finals(self, metric: str) -> pd.Series:
         """A metric after the last round, by seed."""
@@ -79,11 +78,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     and seed.
     """
     by_settings: dict[str, list[Run]] = {}
+    keyed = alike_keyed(runs)
     for run in runs:
-        by_settings.setdefault(json.dumps(run_settings(run), sort_keys=True), []).append(run)
+        text = json.dumps(run_settings(run, keyed=keyed), sort_keys=True)
+        by_settings.setdefault(text, []).append(run)
     _refuse_mixed_data([members[0] for members in by_settings.values()])
     values = [json.loads(text) for text in by_settings]
-    keys = _differing_keys(values, [members[0].label for members in by_settings.values()])
+    keys = _differing_keys(values, [members[0].status.label for members in by_settings.values()])
     groups = []
     for own, unsorted in zip(values, by_settings.values()):
         members = sorted(unsorted, key=lambda run: run.seed)
@@ -93,7 +94,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
                     f"{one.folder} and {other.folder} are the same run twice (seed={one.seed})"
                 )
         named = {key: _class_name(own[key]) for key in keys if key in own}
-        groups.append(Group(unsorted[0].label, named, tuple(members)))
+        groups.append(Group(unsorted[0].status.label, named, tuple(members)))
     return groups
 
 
@@ -103,17 +104,21 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _number(value) for key, value in flat(relevant).items()}
 
 
-def run_settings(run: Run) -> dict[str, Any]:
+def alike_keyed(runs: Sequence[Run]) -> bool:
+    """Whether one holder's secret has keyed the digests of all runs: only then can their data be
+    compared."""
+    return len({run.status.identity.holder for run in runs}) <= 1
+
+
+def run_settings(run: Run, *, keyed: bool = True) -> dict[str, Any]:
     """The settings of a run and the digests of its data and code, so that runs with equal ones
-    differ in their seed alone. The digest of the data stands for the folder of its files, if it is
-    known."""
-    found = settings(run.config)
-    if "source" in run.identity:
-        found.pop("data.root", None)
-        found[RECORDS] = run.identity["source"][:SHOWN]
-    if "code" in run.identity:
-        found[CODE] = run.identity["code"][:SHOWN]
-    return found
+    differ in their seed alone. The digest of the data stands for the folder of its files.
+
+    keyed: whether the digest of its data can be compared (`alike_keyed`).
+    """
+    found = settings(run.config) | {CODE: run.status.identity.code[:SHOWN]}
+    found.pop("data.root", None)
+    return found | ({RECORDS: run.status.identity.source[:SHOWN]} if keyed else {})
 
 
 def short(key: str) -> str:
@@ -123,15 +128,12 @@ def short(key: str) -> str:
 
 
 def group_by_data(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by the JSON text of their data's settings and digest, without the folder of the
-    files."""
+    """Runs by the JSON text of their data's settings and digest."""
     found: dict[str, list[Run]] = {}
+    keyed = alike_keyed(runs)
     for run in runs:
-        data = {
-            key: value
-            for key, value in run_settings(run).items()
-            if key.startswith("data.") and key != "data.root"
-        }
+        own = run_settings(run, keyed=keyed)
+        data = {key: value for key, value in own.items() if key.startswith("data.")}
         found.setdefault(json.dumps(data, sort_keys=True), []).append(run)
     return found
 

@@ -159,7 +159,7 @@ def draw(
     for (setting, members), (left, right) in zip(rows, axes):
         here = [curve for curve in lines if any(curve.summary.group is one for one in members)]
         _draw_utility(left, here)
-        _draw_epsilons(right, here, runs[0].delta)
+        _draw_epsilons(right, here, runs[0].status.delta)
         if looks_of_settings is not None:
             _legends_of_settings(left, right, looks_of_settings)
         left.set_title(setting or title or "utility on the test split", fontsize=8)
@@ -269,13 +269,13 @@ def _finish(figure: Figure, summaries: Sequence[GroupSummary], out: Path) -> Non
     runs = [run for summary in summaries for run in summary.group.runs]
     epochs = {run.config.get("algo", {}).get("local_epochs") for run in runs} - {None}
     facts = [
-        _count({run.records for run in runs} - {None}, "training records"),
+        _count({run.status.records for run in runs}, "training records (a diagnostic)"),
         _count({run.rounds for run in runs}, "rounds"),
         _count(epochs, "local epochs"),
         ", ".join(dict.fromkeys(f"unit {one.unit}, {one.adjacency}" for one in summaries)),
-        *sorted({_naive_noise(run) for run in runs if run.label == NAIVE}),
+        *sorted({_naive_noise(run) for run in runs if run.status.label == NAIVE}),
     ]
-    if any(run.randomness == "simulation" for run in runs):
+    if any(run.status.randomness == "simulation" for run in runs):
         facts.append(
             "simulation: noise is seeded, the epsilons are those of the same run with real noise"
         )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import SHOWN, Group, group_runs, short
+from fedpriv.reports.groups import Group, alike_keyed, group_runs, short
 from fedpriv.reports.noted_table import NotedTable, tex
 from fedpriv.reports.selection_cost import Selection, find_selections
 from fedpriv.reports.summary import BestSetting, GroupSummary, best_settings, summarise
@@ -64,8 +64,8 @@ class Report(NotedTable):
             [] if covered else best_settings(summaries),
             selected,
             compare_groups(groups, summaries[0].metric, against),
-            sorted({run.delta for run in runs}),
-            any(run.randomness == "simulation" for run in runs),
+            sorted({run.status.delta for run in runs}),
+            any(run.status.randomness == "simulation" for run in runs),
         )
 
     def frame(self) -> pd.DataFrame:
@@ -130,7 +130,9 @@ class Report(NotedTable):
             )
         notes += self._unprotected()
         runs = [run for group in self.groups for run in group.runs]
-        notes += sorted({f"simulation: {run.simulated}" for run in runs if run.simulated})
+        notes += sorted(
+            {f"simulation: {run.status.simulated}" for run in runs if run.status.simulated}
+        )
         for best in self.best:
             group = best.summary.group
             notes.append(
@@ -154,17 +156,17 @@ class Report(NotedTable):
         return notes
 
     def _identity(self) -> str:
-        """What the rows' seeds share, as far as the runs recorded it."""
+        """What the rows' seeds share."""
         runs = [run for group in self.groups for run in group.runs]
-        if not all(run.identity for run in runs):
+        if not alike_keyed(runs):
             return (
-                "some runs lack digests of their data and code: nothing proves that they share them"
+                "several secrets have keyed the digests of the runs' data: nothing proves that the "
+                "runs share their data"
             )
-        records, code = (
-            ", ".join(sorted({run.identity[name][:SHOWN] for run in runs}))
-            for name in ("source", "code")
-        )
-        return f"the runs of a row differ in their seed alone: data {records}, code {code}"
+        found = [
+            ", ".join(sorted(set(each))) for each in zip(*(one.digests for one in self.groups))
+        ]
+        return f"the runs of a row differ in their seed alone: data {found[0]}, code {found[1]}"
 
     def _unprotected(self) -> list[str]:
         """A sentence about each row with real noise that protects nobody all the same."""
@@ -172,19 +174,24 @@ class Report(NotedTable):
             f"WARNING: {group.name}: NOT private: its runs say that they protect nobody (dp_valid "
             "is false)"
             for group in self.groups
-            if any(run.randomness == "system" and run.valid is False for run in group.runs)
+            if any(
+                run.status.randomness == "system" and run.status.dp_valid is False
+                for run in group.runs
+            )
         ]
 
     def _empty_rounds(self) -> list[str]:
         """A sentence about each row with rounds that learned nothing."""
         notes = []
         for group in self.groups:
-            found = [(run, reason) for run in group.runs for reason in run.empty_rounds.values()]
+            found = [
+                (run, reason) for run in group.runs for reason in run.status.empty_rounds.values()
+            ]
             if found:
                 run, reason = found[0]
                 notes.append(
                     f"WARNING: {group.name}: {len(found)} rounds learned nothing, "
-                    f"{len(run.empty_rounds)} of {run.rounds} with seed {run.seed}: {reason}"
+                    f"{len(run.status.empty_rounds)} of {run.rounds} with seed {run.seed}: {reason}"
                 )
         return notes
 

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.summary import best_by
-from fedpriv.runs.folder import read_status
 from fedpriv.runs.labels import RELEASED
 from fedpriv.sweeps.random_number import DRAW, SweepDraw
 
@@ -53,20 +51,20 @@ class Selection:
             return f"not covered: the number of runs was drawn for a choice by {fixed}"
         if others := self._others:
             return f"not covered: {others}"
-        states = [read_status(self.folder / str(number)) for number in self._drawn]
-        if any(INVENTED in state.get("not_covered", []) for state in states):
+        states = [self._run(number).status for number in self._drawn]
+        if any(INVENTED in state.not_covered for state in states):
             return "not covered: users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
         cost = self.draw.cost
         failing = {
-            "protect nobody (dp_valid)": [_unprotected(state) for state in states],
-            "of the draw are not done": [state.get("state") != "done" for state in states],
+            "protect nobody (dp_valid)": [
+                state.randomness == "system" and state.dp_valid is not True for state in states
+            ],
             "have other rounds than planned": [
-                state.get("rounds") != rounds for state, rounds in zip(states, planned)
+                state.rounds != rounds for state, rounds in zip(states, planned)
             ],
             "repeated rounds after an interruption": [
-                state.get("randomness") == "system" and bool(state.get("repeated_rounds"))
-                for state in states
+                state.randomness == "system" and bool(state.repeated_rounds) for state in states
             ],
             "spent more than the draw planned": [
                 self._spent(number) > cost["one"] * (1 + 1e-9) for number in self._drawn
@@ -103,11 +101,14 @@ class Selection:
 
     def _spent(self, number: int) -> float:
         """The largest epsilon that the run's table certifies for the unit that the choice costs."""
-        [run] = [run for run in self.runs if run.folder.name == str(number)]
-        table, cost = run.epsilon, self.draw.cost
+        table, cost = self._run(number).epsilon, self.draw.cost
         about = (table.unit == cost["unit"]) & (table.adjacency == cost["adjacency"])
         rows = table[about & (table.observer == RELEASED_MODEL)]
         return float(rows.certified.max()) if len(rows) else math.inf
+
+    def _run(self, number: int) -> Run:
+        [run] = [run for run in self.runs if run.folder.name == str(number)]
+        return run
 
     @property
     def _drawn(self) -> range:
@@ -129,12 +130,6 @@ class Selection:
         )
 
 
-def _unprotected(state: Mapping[str, Any]) -> bool:
-    """Whether a finished run with real noise does not say that it protects somebody."""
-    private = state.get("randomness") == "system" and state.get("state") == "done"
-    return private and state.get("dp_valid") is not True
-
-
 def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
     """A selection for each sweep with a random number of runs among the parents of run folders."""
     by_sweep: dict[Path, list[Run]] = {}
@@ -143,7 +138,7 @@ def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
             by_sweep.setdefault(run.folder.parent, []).append(run)
     found = []
     for folder, members in by_sweep.items():
-        name = metric or members[0].metric
+        name = metric or members[0].status.metric
         best = best_by(name, members, [run.final(name) for run in members])
         if best is not None:
             found.append(Selection(folder, SweepDraw.read(folder), best, name, members))

@@ -79,7 +79,9 @@ def summarise(
 
     Raises ConfigError for a metric, an observer or a method that the runs do not have.
     """
-    return [_summary(group, metric or group.runs[0].metric, observer, method) for group in groups]
+    return [
+        _summary(group, metric or group.runs[0].status.metric, observer, method) for group in groups
+    ]
 
 
 def _summary(group: Group, metric: str, observer: str | None, method: str | None) -> GroupSummary:
@@ -87,7 +89,7 @@ def _summary(group: Group, metric: str, observer: str | None, method: str | None
     for run in runs:
         known = [name for name in run.metrics.columns if name != "round"]
         require(metric in known, "--metric", metric, f"one of {', '.join(known)}")
-    seen_by = observer or runs[0].observer
+    seen_by = observer or runs[0].status.observer
     last = [user_epsilons(run.epsilon, seen_by, method).iloc[-1] for run in runs]
     finals = group.finals(metric)
     return GroupSummary(

@@ -14,8 +14,8 @@ from fedpriv.reports.assessment.folder_files import read_overrides
 from fedpriv.reports.finished_runs import read_run, sweep_order
 from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
-from fedpriv.runs.folder import STATUS, read_status
 from fedpriv.runs.journal import in_progress
+from fedpriv.runs.status import STATUS, Status
 
 MAX_SHOWN = 40
 """A longer list shows only runs that are not done."""
@@ -41,11 +41,13 @@ def run_states(folder: Path) -> list[RunState]:
     """Every run at or below a sweep's folder, in the order of its jobs."""
     found = []
     for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=sweep_order):
-        status = read_status(path)
-        state = str(status.get("state", "damaged"))
+        try:
+            status = Status.read(path)
+            state, reason = status.state, status.reason or ""
+        except FedprivError as error:
+            state, reason = "damaged", str(error)
         if state == "running" and not in_progress(path):
             state = "killed"
-        reason = " ".join(str(status.get("reason") or "").split())
         words = " ".join(read_overrides(path) or [])
         found.append(RunState(path, words, state, reason))
     return found

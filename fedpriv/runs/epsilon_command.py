@@ -22,8 +22,8 @@ from fedpriv.accountants.ledger import epsilon_table, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import ConfigError, require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations
-from fedpriv.runs.folder import LEFT_OUT, read_status
 from fedpriv.runs.progress import CHARGED_TWICE
+from fedpriv.runs.status import Status
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import build
@@ -68,9 +68,9 @@ def _forecast(config: DictConfig, line: CommandLine, jobs: int) -> EpsilonForeca
     folder = str(config.resume)
     exp, _ = stored_experiment(line, folder, jobs)
     # A silo knows a larger share of the noise of fewer, and no file says since which round.
-    lost = read_status(Path(folder)).get(LEFT_OUT)
-    names = ", ".join(map(str, lost)) if isinstance(lost, list) else lost
-    allowed = f"a run with all its silos (without {names}, epsilon.csv has its epsilons)"
+    status = Status.find(Path(folder))
+    lost = ", ".join(status.left_out if status else ())
+    allowed = f"a run with all its silos (without {lost}, epsilon.csv has its epsilons)"
     require(not lost, "resume", folder, allowed)
     repeated = rounds_repeated(Path(folder), system=exp.options.system)
     return EpsilonForecast.of(exp, words, repeated)

@@ -40,14 +40,12 @@ from fedpriv.crypto.roster import Roster
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
+from fedpriv.runs.status import STATUS
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.untrusted_files import read_json
 
 CHECKPOINT = "checkpoint.safetensors"
-STATUS = "status.json"
-LEFT_OUT = "left_out"
-"""The entry of status.json with the silos that the run has gone on without."""
 CONFIG = "config.yaml"
 WORDS = Path(".hydra/overrides.yaml")
 ROSTER = "roster.csv"
@@ -111,11 +109,14 @@ class RunFolder:
         return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
-        """Merge `facts` into status.json. A damaged file is started anew; a file that was deleted
-        since the last call is written again."""
+        """Merge `facts` into status.json; a file that was deleted since the last call is written
+        again."""
         path = self.path / STATUS
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._facts = (self._facts or read_status(self.path)) | {"updated": now, **facts}
+        if not self._facts:
+            with suppress(FileNotFoundError, ValueError):
+                self._facts = read_json(path)
+        self._facts |= {"updated": now, **facts}
         content = (json.dumps(self._facts, indent=2) + "\n").encode()
         try:
             replace_file(path, content)
@@ -231,11 +232,3 @@ def require_writable(key: str, folder: Path) -> None:
     except OSError as error:
         allowed = f"a folder that can be written ({existing}: {error.strerror})"
         raise ConfigError(key, folder, allowed) from error
-
-
-def read_status(folder: Path) -> dict[str, Any]:
-    """status.json of a run's folder; empty when it is missing or damaged."""
-    try:
-        return read_json(folder / STATUS)
-    except (FileNotFoundError, ValueError):
-        return {}

@@ -6,7 +6,7 @@ import contextlib
 import math
 import shlex
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder, read_status
+from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
 from fedpriv.runs.progress import OnRound, Progress, summary
 from fedpriv.runs.records import RunRecords, beyond_processors, labels_of, with_labels
+from fedpriv.runs.status import Status
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
+from fedpriv.runtime.identity import RESUMED
 from fedpriv.settings.experiment import Experiment
 from fedpriv.trackers.base import Log, numbers, tracked
 from fedpriv.util.durable_files import replace_file
@@ -44,6 +46,7 @@ def train(
     path: Path,
     resume: bool = False,
     *,
+    kept: Mapping[str, str] = RESUMED,
     origin: Origin | None = None,
     words: Sequence[str] = (),
     shared_writers: SharedWriters | None = None,
@@ -53,6 +56,7 @@ def train(
     """Run an experiment into folder `path`, or resume it from its last checkpoint.
 
     config_yaml: the experiment's resolved configuration; checkpoints are tied to it.
+    kept: digests that a resumed run must have unchanged (`RunIdentity.require_unchanged`).
     origin: the origin of this configuration, if it is known.
     words: its overrides on the command line, which its folder keeps.
     shared_writers: threads that write the checkpoints; None: the run has its own.
@@ -67,10 +71,11 @@ def train(
     folder = RunFolder(path)
     origin = origin or Origin.of(config_yaml)
     with _disk_errors_name_the_run(path), contextlib.ExitStack() as stack:
-        saved = journal = None
+        saved = journal = before = None
         if resume:
             saved, journal = folder.open_for_resume(origin, synced=options.system)
             stack.enter_context(journal)
+            before = Status.find(path)
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
@@ -78,7 +83,7 @@ def train(
             run = prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
         prepared = stack.enter_context(run)
         if saved is not None:
-            prepared.facts.identity.require_unchanged(path, saved.identity)
+            prepared.facts.identity.require_unchanged(path, saved.identity, kept)
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml, words))
         else:
@@ -97,7 +102,7 @@ def train(
         with _failures_recorded(folder):
             labels = labels_of(experiment, prepared)
             shown = with_labels(config_yaml, labels)
-            known = str(read_status(path).get("tracker", ""))
+            known = before.tracker if before else ""
             with (
                 BackgroundWriter(
                     shared_writers, every=0.0 if options.system else CHECKPOINT_SECONDS
@@ -105,7 +110,7 @@ def train(
                 tracked(experiment.tracker, path, shown, known=known, after=completed) as log,
             ):
                 records = RunRecords(
-                    experiment, prepared, folder, origin, journal, writer, saved, labels
+                    experiment, prepared, folder, origin, journal, writer, saved, before, labels
                 )
                 loop = _TrainingLoop(experiment, prepared, records, log, quiet, on_round)
                 rows, ending = loop.run()

@@ -22,10 +22,11 @@ from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.folder import LEFT_OUT, RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.release import bundle_of
+from fedpriv.runs.status import Status
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.settings.experiment import Experiment, RunOptions
@@ -47,8 +48,6 @@ ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
 
-LOST = "lost_parties"
-"""The entry of status.json with the parties that were lost, by round."""
 OTHER_REPEATS = (
     "a party was lost, so rounds that were repeated may have had another model and the same noise: "
     "with noise from the operating system each attempt would be charged, and here it is not"
@@ -76,6 +75,7 @@ class RunRecords:
     journal: rounds begun by this and by earlier processes.
     writer: writes its checkpoints.
     saved: the checkpoint that it resumes from.
+    before: the status that an earlier process has left; None without one.
     labels: of everything that it writes.
     released: the parameters of the released model by name, once the run has ended.
     """
@@ -87,8 +87,15 @@ class RunRecords:
     journal: Journal
     writer: BackgroundWriter
     saved: Checkpoint | None
+    before: Status | None
     labels: Labels
     released: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take over the silos that were left out and the parties that were lost, by round."""
+        self._gone: set[str] = set(self.before.left_out if self.before else ())
+        lost = self.before.lost_parties if self.before else {}
+        self._lost: dict[str, dict[str, str]] = {key: dict(names) for key, names in lost.items()}
 
     @cached_property
     def target(self) -> SolvedTarget | None:
@@ -106,8 +113,7 @@ class RunRecords:
         """The devices of this process and of earlier ones. A resumed run may have another one, and
         what its rounds released stays so; a round that began after the checkpoint counts too."""
         saved = self.saved.identity.get(DEVICES, UNKNOWN).split() if self.saved else []
-        written = read_status(self.folder.path).get("devices") or []
-        known = map(str, written) if isinstance(written, list) else (UNKNOWN,)
+        known = self.before.devices if self.before else ()
         return sorted({self.prepared.facts.device, *saved, *known})
 
     @property
@@ -142,9 +148,7 @@ class RunRecords:
     @property
     def _left_out(self) -> frozenset[str]:
         """Silos that this process or an earlier one has gone on without."""
-        known = read_status(self.folder.path).get(LEFT_OUT)
-        earlier = map(str, known) if isinstance(known, list) else ()
-        return self.prepared.standing.absent.union(earlier)
+        return self.prepared.standing.absent.union(self._gone)
 
     def open(self, tracker: str) -> list[int]:
         """Open the tables, or cut them back to the checkpoint.
@@ -208,18 +212,16 @@ class RunRecords:
         where those of earlier processes stay."""
         losses = self.prepared.standing.losses
         if self.prepared.standing.absent:  # before the next round is charged without them
-            self.folder.status(**{LEFT_OUT: sorted(self._left_out)})
+            self._gone |= self.prepared.standing.absent
+            self.folder.status(left_out=sorted(self._gone))
         if not losses:
             return
-        known = read_status(self.folder.path).get(LOST)
-        written = known if isinstance(known, dict) else {}
         for round, lost in losses.items():
             for name, why in lost.items():
                 LOGGER.warning("round %d: lost %s: %s", round, name, why)
-            earlier = written.get(str(round))
-            written[str(round)] = (earlier if isinstance(earlier, dict) else {}) | lost
+            self._lost.setdefault(str(round), {}).update(lost)
         losses.clear()
-        self.folder.status(**{LOST: written})
+        self.folder.status(lost_parties=self._lost)
 
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
@@ -264,7 +266,7 @@ class RunRecords:
             self.epsilons(rows)
             self._write_checkpoint(self._checkpoint(number, state))
         self._account_for_rounds_without_result()
-        if self.repeated and not self.charged_twice and read_status(self.folder.path).get(LOST):
+        if self.repeated and not self.charged_twice and self._lost:
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
         self.released = self.prepared.parameters(state)

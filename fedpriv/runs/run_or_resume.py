@@ -5,19 +5,22 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from fedpriv.data.shared import load
 from fedpriv.errors import FedprivError
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import CONFIG, STATUS, RunFolder, read_status
+from fedpriv.runs.folder import CONFIG, RunFolder
 from fedpriv.runs.journal import JOURNAL
 from fedpriv.runs.loop import train
 from fedpriv.runs.progress import OnRound
+from fedpriv.runs.status import STATUS, Status
 from fedpriv.runs.stored_config import read_config, require_same_rounds, stored_experiment
+from fedpriv.runtime.identity import SWEPT
+from fedpriv.runtime.prepare import identify
 from fedpriv.settings.compose import CommandLine
 from fedpriv.settings.experiment import Experiment
 
@@ -34,7 +37,8 @@ def run_or_resume(
     on_round: OnRound | None = None,
 ) -> None:
     """Like `train`, but leave a finished run alone and resume an unfinished one from its
-    checkpoint. Raises FedprivError for a folder with a run of other settings."""
+    checkpoint. Raises FedprivError for a folder with a run of other settings, records, owners of
+    records, plan or code: the runs of a sweep differ in what was swept alone."""
     origin = origin or Origin.of(config_yaml)
     known = read_config(folder) if (folder / CONFIG).exists() else None
     if known is not None:
@@ -44,9 +48,10 @@ def run_or_resume(
                 "folder"
             )
         require_same_rounds(known, experiment.options.rounds)
-        finished = read_status(folder).get("state") == "done"
-        if finished and known["rounds"] == experiment.options.rounds:
-            _require_same_records(folder, experiment)
+        status = Status.find(folder)
+        finished = status is not None and status.state == "done"
+        if status and finished and known["rounds"] == experiment.options.rounds:
+            identify(experiment).require_unchanged(folder, asdict(status.identity), SWEPT)
             return
     started = known is not None and (folder / JOURNAL).exists()
     if not started:
@@ -56,20 +61,13 @@ def run_or_resume(
         config_yaml,
         folder,
         started,
+        kept=SWEPT,
         origin=origin,
         words=words,
         shared_writers=shared_writers,
         quiet=quiet,
         on_round=on_round,
     )
-
-
-def _require_same_records(folder: Path, experiment: Experiment) -> None:
-    """Raise FedprivError when the finished run in `folder` had other records than those of now. A
-    run of an earlier version has no digest to compare."""
-    then = read_status(folder).get("identity", {}).get("records")
-    if then is not None and then != load(experiment.data, experiment.streams).records:
-        raise FedprivError(f"{folder}: holds a finished run on other records; name another folder")
 
 
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:

@@ -1,4 +1,8 @@
-"""What a run computes with, as digests: two runs with equal digests and seeds are the same run."""
+"""What a run computes with, as digests: two runs with equal digests and seeds are the same run.
+
+Digests that private records, their owners or the plan enter are keyed with the holder's secret
+(`fedpriv.crypto.holder`): a run publishes them, and nobody else can check a guess of the records.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from fedpriv.crypto.holder import keyed, secret_path
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.shared import Loaded, digest_allocation
 from fedpriv.errors import FedprivError
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import GROUPS, Experiment
@@ -19,13 +26,16 @@ RESUMED = {
     "effective": "noise, batch sizes or encodings",
 }
 """Digests that a resumed run must have unchanged, and what they are of."""
+SWEPT = RESUMED | {"code": "source code (fedpriv or a component)"}
+"""Digests that all runs of a sweep must have unchanged, however often it is started."""
 CODE = (".py", ".cpp", ".h")
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """SHA-256 digests, hexadecimal.
+    """SHA-256 digests, hexadecimal; all but `code` are keyed.
 
+    holder: of nothing: equal for runs whose digests were keyed with the same secret.
     source: of the data, equal for all seeds (`fedpriv.data.shared.Loaded.source`).
     records: of the training and test records as loaded.
     allocation: of each training record's owner, silo, and whether it trains.
@@ -35,28 +45,50 @@ class RunIdentity:
         from elsewhere.
     """
 
+    holder: str
     source: str
     records: str
     allocation: str
     effective: str
     code: str
 
-    def require_unchanged(self, folder: Path, before: Mapping[str, str]) -> None:
-        """Raise FedprivError when the run in a folder began with other records or another plan.
+    @staticmethod
+    def of(exp: Experiment, loaded: Loaded, allocation: Allocation, plan: Plan) -> RunIdentity:
+        """The identity of a run with these records, owners of records and plan."""
+        return RunIdentity(
+            holder=keyed(""),
+            source=keyed(loaded.source),
+            records=keyed(loaded.records),
+            allocation=keyed(digest_allocation(allocation)),
+            effective=keyed(digest_plan(exp, plan)),
+            code=digest_code(exp),
+        )
+
+    def require_unchanged(
+        self, folder: Path, before: Mapping[str, str], kept: Mapping[str, str] = RESUMED
+    ) -> None:
+        """Raise FedprivError when the run in a folder began with something else.
 
         before: digests of an earlier process.
+        kept: the digests that must be equal, and what they are of.
         """
         now = asdict(self)
-        changed = [meaning for name, meaning in RESUMED.items() if before.get(name) != now[name]]
+        if before.get("holder") != self.holder:
+            raise FedprivError(
+                f"{folder}: its data cannot be compared with those of now, since the digests were "
+                f"keyed with another secret than {secret_path()}; copy the former one there, or "
+                "start a new run"
+            )
+        changed = [meaning for name, meaning in kept.items() if before.get(name) != now[name]]
         if changed:
             raise FedprivError(
-                f"{folder}: began with other {' and other '.join(changed)}; put the former data "
-                "back, or start a new run"
+                f"{folder}: began with other {' and other '.join(changed)}; put the former ones "
+                "back, or start a new run in another folder"
             )
 
 
 def digest_plan(exp: Experiment, plan: Plan) -> str:
-    """The digest of `RunIdentity.effective`."""
+    """The digest of `RunIdentity.effective`, without the key."""
     events = [query.events for query in exp.algo.queries(1, plan)]
     groups = exp.algo.contributors.groups  # a file may list their users
     return _digest(repr((sorted(plan.query_parameters.items()), events, *groups)))

@@ -14,7 +14,7 @@ from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.data.allocate import require_kept
 from fedpriv.data.allocation import Allocation
 from fedpriv.data.base import Corpus, Records
-from fedpriv.data.shared import digest_allocation, load
+from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.models import Network
@@ -24,7 +24,7 @@ from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
-from fedpriv.runtime.identity import RunIdentity, digest_code, digest_plan
+from fedpriv.runtime.identity import RunIdentity
 from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
@@ -82,23 +82,14 @@ def prepare(
     known, identities = _identities(exp, roster)
     network, params = _initial_network(exp, device)
     device, trainer = _trained_by(exp, network.module, params, device)
-    loaded = load(exp.data, exp.streams)
-    allocation, federation = _allocated(exp, loaded.corpus)
-    plan = _assuming(exp.planner.plan(federation), exp.data, network.module)
-    identity = RunIdentity(
-        loaded.source,
-        loaded.records,
-        digest_allocation(allocation),
-        digest_plan(exp, plan),
-        digest_code(exp),
-    )
+    corpus, allocation, plan, identity = _planned(exp, network.module)
     settings = RunSettings(
         exp.algo, exp.aggregation, revise(plan), exp.options.rounds, exp.accountant
     )
     state, standing = _continued(exp, settings, params, checkpoint)
-    evaluation = _evaluation(exp, loaded.corpus, allocation, network.module, device)
+    evaluation = _evaluation(exp, corpus, allocation, network.module, device)
     specs = _specs(exp, settings, identities, evaluation.silos, network, device=device)
-    notes = (*exp.data.summary, *loaded.corpus.notes)
+    notes = (*exp.data.summary, *corpus.notes)
     run = PreparedRun(
         settings,
         exp.engine.open(specs, standing.silo_states),
@@ -112,6 +103,19 @@ def prepare(
         run.first_set_up()
         opened.pop_all()
     return run
+
+
+def identify(exp: Experiment) -> RunIdentity:
+    """The identity that `prepare` would give the run now. Creates no parties."""
+    return _planned(exp, _initial_network(exp)[0].module)[-1]
+
+
+def _planned(exp: Experiment, model: nn.Module) -> tuple[Corpus, Allocation, Plan, RunIdentity]:
+    loaded = load(exp.data, exp.streams)
+    allocation, federation = _allocated(exp, loaded.corpus)
+    plan = _assuming(exp.planner.plan(federation), exp.data, model)
+    identity = RunIdentity.of(exp, loaded, allocation, plan)
+    return loaded.corpus, allocation, plan, identity
 
 
 def _continued(

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.progress import OnRound, time_left
+from fedpriv.runs.status import Status
 from fedpriv.runs.tables import METRICS
 
 LEAST_KNOWN = 0.05
@@ -110,11 +111,10 @@ def run_line(number: str, folder: Path, words: Sequence[str], failure: str | Non
     number: its place in the sweep.
     words: its overrides.
     """
-    status = read_status(folder)
-    metric = str(status.get("metric", ""))
-    rows = RunFolder(folder).rows(METRICS)
-    found = [f"{metric} {float(rows[-1][metric]):.4f}"] if rows and rows[-1].get(metric) else []
-    if status.get("epsilon") is not None:
-        found.append(f"epsilon {status['epsilon']:.4g}")
-    result = ", ".join(found) or "done" if failure is None else f"failed: {failure}"
+    result = f"failed: {failure}"
+    if failure is None:
+        status, rows = Status.read(folder), RunFolder(folder).rows(METRICS)
+        found = [f"{status.metric} {float(rows[-1][status.metric]):.4f}"] if rows else []
+        found += [] if status.epsilon is None else [f"epsilon {status.epsilon:.4g}"]
+        result = ", ".join(found) or "done"
     return f"{number}  {' '.join(words)}: {result}"

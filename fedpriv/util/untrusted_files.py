@@ -12,24 +12,30 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 
 SETTINGS_BYTES = 2**20
 """Size limit of a configuration file."""
 RECORD_BYTES = 2**26
-"""Size limit of a JSON file."""
+"""Size limit of a report, a roster or a text."""
+JSON_BYTES = 2**24
+"""Size limit of a JSON file. Its values may take fifty times as much memory."""
 TABLE_BYTES = 2**30
 """Size limit of a table."""
 OPEN_AS_IT_IS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Opening a pipe would otherwise block; on Windows, line ends would be changed."""
 MAX_DEPTH = 20
 """Limit of nested mappings and lists in a configuration file."""
+FLOAT_LIMIT = 1e300
+"""Limit of the size of a number in a JSON file."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times as fast as SafeLoader, if PyYAML was built with libyaml."""
@@ -81,7 +87,7 @@ def require_no_link(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a JSON file. Raises ValueError or OSError."""
     try:
-        values = json.loads(read_bytes(path, RECORD_BYTES))
+        values = json.loads(read_bytes(path, JSON_BYTES))
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
     if not isinstance(values, dict):
@@ -151,3 +157,43 @@ def links_and_devices(folder: Path) -> Iterator[Path]:
             alone = stat.S_ISREG(about.st_mode) and about.st_nlink <= 1
             if not alone and not stat.S_ISDIR(about.st_mode):
                 yield Path(entry.path)
+
+
+def as_type(hint: Any, value: Any, name: str = "") -> Any:
+    """A value of a JSON file as a type: a dataclass, a tuple or a mapping of one type, or a plain
+    one. A text becomes one line; keys that a dataclass lacks are left out. Raises ValueError, with
+    the key, for a value of another type.
+
+    name: the value's key, for the error.
+    """
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = next((kind for kind in kinds if _fits(kind, value)), None)
+    if kind is None:
+        expected = hint.__name__ if isinstance(hint, type) else hint
+        raise ValueError(f"{name}={value!s:.60}: expected {expected}")
+    inner = get_args(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        above = f"{name}." if name else ""
+        own = {key: one for key, one in value.items() if key in hints}
+        given = {key: as_type(hints[key], one, above + key) for key, one in own.items()}
+        for one in fields(kind):
+            if one.name not in given and {one.default, one.default_factory} == {MISSING}:
+                raise ValueError(f"{above}{one.name} is missing")
+        return kind(**given)  # type: ignore[operator]
+    if isinstance(value, dict):
+        return {key: as_type(inner[1], one, f"{name}.{key:.60}") for key, one in value.items()}
+    if isinstance(value, list):
+        return tuple(as_type(inner[0], one, name) for one in value)
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if kind is float and not abs(value) < FLOAT_LIMIT:
+        raise ValueError(f"{name}={value!s:.60}: expected a finite number")
+    return value
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a value of a JSON file has the outer type of a kind."""
+    outer = get_origin(kind) or kind
+    written = dict if is_dataclass(kind) or outer is Mapping else list if outer is tuple else outer
+    return type(value) is written or (written is float and type(value) is int)

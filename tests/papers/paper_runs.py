@@ -1,6 +1,7 @@
 """Folders of finished runs without training, for the papers' figures."""
 
 import yaml
+from fake_runs import finished_status
 
 from fedpriv.runs.folder import RunFolder
 
@@ -23,4 +24,4 @@ def paper_run(path, label, values, *, loss=None, epsilons=(40.0, 10.0), config=N
     about = {"round": len(values) - 1, "observer": "server", "adjacency": "replace"}
     about |= {"unit": "record", "method": "pld"}
     folder.append("epsilon.csv", [about | dict(zip(("certified", "claimed"), epsilons))])
-    folder.status(state="done", label=label, metric="accuracy", delta=1e-4, randomness="simulation")
+    folder.status(**finished_status(label, delta=1e-4))

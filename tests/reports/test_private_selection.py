@@ -161,7 +161,9 @@ def other_seed(folder):
 
 EDITS = {
     "no labels": (
-        lambda folder: edit_json(folder / "0/status.json", lambda status: status.pop("labels")),
+        lambda folder: edit_json(
+            folder / "0/status.json", lambda status: status["labels"].pop("metrics.csv")
+        ),
         "diagnostic of unknown records",
     ),
     "invented users": (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fake_runs import fake_run
+from fake_runs import DIGESTS, fake_run
 
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.compare import paired_test
@@ -16,7 +16,7 @@ from fedpriv.reports.summary import best_by, mean_and_std, standard_deviation, s
 from fedpriv.runs.folder import RunFolder
 
 EPSILON = (1.5, 2.0)
-SAME = {"source": "a" * 64, "records": "b" * 64, "code": "c" * 64}
+SAME = dict(zip(DIGESTS, (one * 64 for one in "hababc")))
 
 
 def made(path, value, *, seed=0, label="AVG", status=None, **algo):
@@ -165,10 +165,14 @@ def test_digests_of_data_and_code_tell_runs_apart(tmp_path):
         table(tmp_path)
 
 
-def test_a_folder_without_digests_is_said_and_keeps_its_path(tmp_path):
-    made(tmp_path / "0", 0.5, seed=0)
-    assert "nothing proves that they share them" in str(table(tmp_path).notes())
-    made(tmp_path / "1", 0.5, seed=1, status={"identity": SAME})
+def test_digests_that_two_secrets_have_keyed_are_not_compared(tmp_path):
+    made(tmp_path / "0", 0.5, seed=0, status={"identity": SAME})
+    other = SAME | {"holder": "g" * 64, "source": "e" * 64}
+    made(tmp_path / "1", 0.5, seed=1, status={"identity": other})
+    assert [row.n for row in table(tmp_path).summaries] == [2]
+    assert "nothing proves that the runs share their data" in str(table(tmp_path).notes())
+    config = tmp_path / "1" / "config.yaml"
+    config.write_text(config.read_text().replace("fedpriv.data.Digits", "fedpriv.data.Mnist"))
     with pytest.raises(FedprivError, match="runs on different data"):
         table(tmp_path)
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 from command import run
+from fake_runs import read_status
 from interrupted import watched
 
-from fedpriv.runs.folder import read_status
 from fedpriv.runs.journal import Journal
 
 TINY = ("allocator.n_users=8", "allocator.n_silos=2", "algo.local_epochs=1", "accountant=rdp")

@@ -4,10 +4,11 @@ import json
 
 import pytest
 from command import run
+from fake_runs import read_status
 
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.report import Report
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 
 BASE = ("data=breast_cancer", "preset.n_users=8", "preset.local_epochs=1", "preset.silo_epochs=1")
 

@@ -1,19 +1,25 @@
 """A run recognises its data, its plan and its code."""
 
+import hashlib
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from command import run
+from fake_runs import read_status
 from small_data import write_creditcard, write_csv
 
+from fedpriv.crypto.holder import secret_path
+from fedpriv.data.shared import digest_allocation, load
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
-from fedpriv.runs.folder import read_status
-from fedpriv.runtime import identity, prepare
+from fedpriv.runtime import allocate, identity, prepare
+from fedpriv.runtime.identity import digest_plan
 from fedpriv.testing import experiment
 
 WORDS = (
@@ -81,7 +87,7 @@ def test_a_finished_job_of_a_sweep_on_other_records_is_refused(root, tmp_path):
     flip_labels(root)
     done = run(*words, "hydra/launcher=side_by_side", cwd=tmp_path)
     assert done.returncode == 2
-    assert "holds a finished run on other records" in done.stderr
+    assert "began with other records (data)" in done.stderr
 
 
 def test_a_table_groups_by_digest_and_not_by_path(root, tmp_path):
@@ -124,6 +130,60 @@ def test_each_digest_follows_what_it_is_of(word, changed):
     with prepare(experiment(*words)) as one, prepare(experiment(*words, word)) as other:
         before, after = asdict(one.facts.identity), asdict(other.facts.identity)
     assert {name for name in before if before[name] != after[name]} == changed
+
+
+def plain_digests(words):
+    """The digests of a run's data, owners of records and plan without a key."""
+    exp = experiment(*words)
+    loaded = load(exp.data, exp.streams)
+    allocation = allocate(exp)[1]
+    with prepare(exp) as run:
+        plan = digest_plan(exp, run.plan)
+    files = [hashlib.sha256(path.read_bytes()) for path in Path(exp.data.root).rglob("*.csv")]
+    found = {loaded.records, loaded.source, digest_allocation(allocation), plan}
+    return found | {file.hexdigest() for file in files}
+
+
+def test_a_run_publishes_no_digest_that_confirms_a_guess(root, tmp_path):
+    """Whoever guesses the file, but does not hold the secret, can make these digests."""
+    folder = trained(tmp_path / "run", root, "randomness=system")
+    assert run("report", str(folder), "--out", "page.html", cwd=tmp_path).returncode == 0
+    words = (*WORDS, f"data.root={root}", "randomness=system")
+    published = [
+        path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents
+    ]
+    assert {"status.json", "checkpoint.safetensors", "page.html", "page.json"} <= {
+        path.name for path in published
+    }
+    texts = {path: path.read_bytes() for path in published}
+    for digest in plain_digests(words):
+        for raw in (digest.encode(), bytes.fromhex(digest), digest[:12].encode()):
+            assert not [path for path, text in texts.items() if raw in text]
+    assert read_status(folder)["identity"]["records"].encode() in texts[tmp_path / "page.json"]
+
+
+def test_another_holder_cannot_tell_and_the_former_secret_can(root, tmp_path, monkeypatch):
+    folder = trained(tmp_path / "run", root)
+    secret = secret_path()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    other = trained(tmp_path / "other", root)
+    mine, theirs = (read_status(one)["identity"] for one in (folder, other))
+    assert {name for name in mine if mine[name] == theirs[name]} == {"code"}
+    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"another secret than {secret_path()}; copy the former one there" in done.stderr
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "third"))
+    secret_path().parent.mkdir(parents=True)
+    shutil.copy(secret, secret_path())
+    assert run(f"resume={folder}", "rounds=2", cwd=tmp_path).returncode == 0
+    assert secret_path().stat().st_mode & 0o077 == 0
+
+
+def test_a_run_needs_no_place_for_the_secret(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    folder = trained(tmp_path / "run", root)
+    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert done.returncode == 0, "the same process still has it"
 
 
 def test_digests_are_the_same_in_another_process():

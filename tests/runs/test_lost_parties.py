@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from fake_runs import read_status
 from interrupted import Death as Interruption
 from interrupted import dies_in
 from runs import experiment
 
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.loop import train
 from fedpriv.runs.records import OTHER_REPEATS
 from fedpriv.runtime import prepare

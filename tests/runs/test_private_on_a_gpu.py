@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import run
+from fake_runs import read_status
 from interrupted import WORDS, Death, dies_in, run_or_resume
 from runs import experiment
 
@@ -12,9 +13,10 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.runs.checkpoint import Checkpoint
-from fedpriv.runs.folder import CHECKPOINT, STATUS, read_status
+from fedpriv.runs.folder import CHECKPOINT
 from fedpriv.runs.loop import is_private
 from fedpriv.runs.records import ON_A_GPU
+from fedpriv.runs.status import STATUS
 from fedpriv.runtime import prepare
 
 ROW = EpsilonRow(1, RELEASED_MODEL, "record", "add or remove", "pld", 1.0, None)

@@ -14,11 +14,12 @@ from unittest.mock import patch
 
 import pytest
 from command import run
+from fake_runs import read_status
 from interrupted import WORDS, Death, dies_in, run_or_resume
 
 from fedpriv.runs import journal
 from fedpriv.runs import tables as records
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 from fedpriv.util import durable_files as durable
 
 TINY = ("allocator.n_users=8", "allocator.n_silos=2", "algo.local_epochs=1", "accountant=rdp")
@@ -366,14 +367,6 @@ def test_a_damaged_table_of_a_system_run_charges_everything(tmp_path):
     }
     assert set(before) <= set(after)
     assert all(after[number] >= value for number, value in before.items())
-
-
-def test_a_status_that_was_cut_is_none(tmp_path):
-    for content in ("", "{", "[]", "7"):
-        (tmp_path / "status.json").write_text(content)
-        assert read_status(tmp_path) == {}
-    RunFolder(tmp_path).status(state="done")
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "done"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import yaml
 from command import run, run_child
+from fake_runs import read_status
 from interrupted import Death, watched
 
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 
 RUN = (
     "rounds=2",

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from fake_runs import read_status
 from omegaconf import OmegaConf
 
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.folder import RunFolder, read_status
+from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.loop import train
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base

@@ -41,12 +41,12 @@ def convergence(runs: list[Run], out: Path, *, second: str, title: str) -> Figur
     figure, axes = _grid(len(noises), title)
     for column, noise in zip(axes.T, noises):
         here = table[table["noise_multiplier"] == noise]
-        _draw_column(column, here, runs[0].metric, second)
+        _draw_column(column, here, runs[0].status.metric, second)
         claimed = f"claimed epsilon {here['claimed'].min():.2g} to {here['claimed'].max():.2g}"
         sigma = noise * here["clip"].iloc[0]
         column[0].set_title(f"sigma = {sigma:g}\n{claimed}", fontsize=9)
     axes[0, 0].legend(fontsize=8.5, loc="lower right")
-    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].metric, second))
+    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].status.metric, second))
 
 
 def comparison(runs: list[Run], out: Path, *, second: str, title: str) -> Figure:
@@ -63,10 +63,10 @@ def comparison(runs: list[Run], out: Path, *, second: str, title: str) -> Figure
     columns = [name for name in CALIBRATIONS if name in {*table["calibration"]}]
     figure, axes = _grid(len(columns), title)
     for column, name in zip(axes.T, columns):
-        _draw_column(column, table[table["calibration"] == name], runs[0].metric, second)
+        _draw_column(column, table[table["calibration"] == name], runs[0].status.metric, second)
         column[0].set_title(CALIBRATIONS[name][0], fontsize=10)
         column[1].legend(fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17))
-    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].metric, second))
+    return _finish_grid(figure, axes, runs, out=out, metrics=(runs[0].status.metric, second))
 
 
 def tradeoff(runs: list[Run], out: Path, *, title: str) -> Figure:
@@ -86,11 +86,11 @@ def tradeoff(runs: list[Run], out: Path, *, title: str) -> Figure:
     style: dict[str, Any] = {"looks": looks, "marker": "o", "ms": 4, "capsize": 3}
     for axis, name in zip(axes[0], columns):
         here = table[table["calibration"] == name]
-        draw_lines(axis, here, "epsilon", runs[0].metric, by="line", bars=True, **style)
+        draw_lines(axis, here, "epsilon", runs[0].status.metric, by="line", bars=True, **style)
         heading, target = CALIBRATIONS[name]
         axis.set(xlabel=f"epsilon of the server, {target}", xscale="log", title=heading)
         grid_and_legend(axis, 9, loc="lower right")
-    axes[0, 0].set_ylabel(f"{NAMES[runs[0].metric]} after {runs[0].rounds} rounds")
+    axes[0, 0].set_ylabel(f"{NAMES[runs[0].status.metric]} after {runs[0].rounds} rounds")
     return _finish(figure, runs, out)
 
 
@@ -98,7 +98,7 @@ def _table(runs: list[Run]) -> pd.DataFrame:
     """The metrics of all runs, with the epsilons of the server after the last round."""
     return tabulate(
         runs,
-        method=lambda run: run.label,
+        method=lambda run: run.status.label,
         certified=lambda run: run.final_epsilons("server")[0],
         claimed=lambda run: run.final_epsilons("server")[1],
         line=lambda run: "without" if _is_plain(run) else "with secure aggregation",
@@ -147,8 +147,9 @@ def _finish_grid(
 def _finish(figure: Figure, runs: list[Run], out: Path) -> Figure:
     number = len({run.seed for run in runs})
     figure.supxlabel(
-        f"{number} seed{'s' * (number > 1)}, delta = {runs[0].delta:g}, unit record, adjacency "
-        "replace; step size and clip chosen on validation records, which no epsilon counts",
+        f"{number} seed{'s' * (number > 1)}, delta = {runs[0].status.delta:g}, unit record, "
+        "adjacency replace; step size and clip chosen on validation records, which no epsilon "
+        "counts",
         fontsize=7,
     )
     save(figure, out)

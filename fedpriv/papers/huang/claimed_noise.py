@@ -32,12 +32,21 @@ def draw(runs: list[Run], out: Path) -> Figure:
             ].assign(line=f"{name}, {after}")
             look: dict[str, Any] = {"color": color, "ls": style, "marker": marker, "ms": 4}
             draw_lines(
-                left, here, "epsilon", runs[0].metric, by="line", bars=True, capsize=3, **look
+                left,
+                here,
+                "epsilon",
+                runs[0].status.metric,
+                by="line",
+                bars=True,
+                capsize=3,
+                **look,
             )
             right.plot(here.groupby("epsilon")["certified"].max(), label=f"{name}, {after}", **look)
     right.plot(targets, targets, color="0.5", ls=":", label="that epsilon, equation (2)'s claim")
     left.set_ylabel(f"test accuracy after {runs[0].rounds} rounds")
-    right.set(yscale="log", ylabel=f"certified epsilon of the server, delta = {runs[0].delta:g}")
+    right.set(
+        yscale="log", ylabel=f"certified epsilon of the server, delta = {runs[0].status.delta:g}"
+    )
     for axis in (left, right):
         axis.set(xscale="log", xlabel="epsilon that the noise is made for")
         plain_ticks(axis, targets)

@@ -167,7 +167,7 @@ def _measured(
     replication: Replication, run: Run, settings: Mapping[str, str], metric: str, round: int
 ) -> Row:
     """A metric of a run at a round, where and how it was run, and its epsilons."""
-    observer = run.config["algo"].get("observer", run.observer)  # whom the noise is made for
+    observer = run.config["algo"].get("observer", run.status.observer)  # whom the noise is made for
     certified, claimed = run.final_epsilons(observer)
     return {
         "place": _name(_values(run, _keys(replication.places))),

@@ -79,7 +79,7 @@ def draw(folder: Path, *, title: Title) -> Figure:
     choices = choose(runs)
     choices.to_csv(folder / "choices.csv", index=False)
     compare_with_spider(choices).to_csv(folder / "gains.csv", index=False)
-    counts = sorted({run.records for run in runs if run.records is not None})
+    counts = sorted({run.status.records for run in runs})
     records = f"{counts[-1]:,} training records" if counts else ""
     named = ", ".join(filter(None, (title(runs[0].config["data"]["root"]), records)))
     return draw_choices(choices, folder / "figure.png", title=named)

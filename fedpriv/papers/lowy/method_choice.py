@@ -90,6 +90,6 @@ def _summary(group: Group) -> dict[str, Any]:
         "mapping": last["mapping_norm"].mean(),
         "heterogeneity": last["heterogeneity"].mean(),
         "splits": len(runs),
-        "delta": runs[0].delta,
+        "delta": runs[0].status.delta,
         "settings": " ".join(f"{key}={algo[key]}" for key in TUNED if key in algo),
     }

@@ -64,7 +64,7 @@ def by_iterations(folder: Path, profile: str) -> None:
     table = tabulate(runs, **preset).sort_values("preset", kind="stable")
     table["preset"] = table["preset"].str.replace("tuned_", "I = ")
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    draw_lines(axis, table, "round", runs[0].metric, by="preset", band=False, ms=4)
+    draw_lines(axis, table, "round", runs[0].status.metric, by="preset", band=False, ms=4)
     axis.set(xlabel="round", ylabel="test accuracy")
     axis.set_title(f"{title(runs[0])}, 9 peers", fontsize=10)
     grid_and_legend(axis, 8.5)
@@ -91,7 +91,14 @@ def draw(runs: list[Run], folder: Path) -> None:
     for axis, number in zip(axes[0], numbers):
         here = table[table["peers"] == number]
         draw_lines(
-            axis, here, "round", runs[0].metric, by="method", looks=looks, ms=4, edge_width=None
+            axis,
+            here,
+            "round",
+            runs[0].status.metric,
+            by="method",
+            looks=looks,
+            ms=4,
+            edge_width=None,
         )
         axis.set(title=f"{number} peers", xlabel="round", ylabel="test accuracy")
         grid_and_legend(axis, 9)
@@ -106,7 +113,7 @@ def table_of(runs: list[Run]) -> pd.DataFrame:
         peers=lambda run: int(run.config["allocator"]["n_silos"]),
         method=method,
         settings=settings,
-        accuracy=lambda run: run.metrics[run.metric],
+        accuracy=lambda run: run.metrics[run.status.metric],
     )
     return table.sort_values(["data", "peers", "method"], kind="stable")
 
@@ -161,5 +168,5 @@ def settings(run: Run) -> str:
 
 def method(run: Run) -> str:
     """The run's method, and whether the peers share first weights."""
-    name = run.label
+    name = run.status.label
     return f"{name}, shared weights" if run.config["algo"].get("init_weights") == "shared" else name

@@ -226,14 +226,14 @@ def summarise(
         "certified": certified,
         "server": server,
         "claimed": max(claimed_epsilon(run, setting.unit) for run in runs),
-        "errors": tuple(1 - run.final(run.metric) for run in runs),
+        "errors": tuple(1 - run.final(run.status.metric) for run in runs),
         "losses": tuple(run.final("loss") for run in runs),
         "seeds": tuple(run.seed for run in runs),
         "train_loss": loss,
         "settings": " ".join(tuning),
-        "delta": runs[0].delta,
+        "delta": runs[0].status.delta,
         "rounds": runs[0].rounds,
-        "records": max(run.records or 0 for run in runs),
+        "records": max(run.status.records for run in runs),
     }
 
 

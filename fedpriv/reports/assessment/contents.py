@@ -26,6 +26,7 @@ from fedpriv.reports.assessment.run_facts import Facts, headline, run_facts
 from fedpriv.reports.finished_runs import find_runs, sweep_order
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import curve_of
+from fedpriv.runs.status import STATUS
 
 SCHEMA = "fedpriv-report/1"
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
@@ -57,7 +58,7 @@ def contents(
         facts = run_facts(path, name=run_name(path, folder), public=public)
         facts["checks"] = checks(path, facts, recompute=recompute)
         runs.append(facts)
-    sweep = not (folder / "status.json").exists()
+    sweep = not (folder / STATUS).exists()
     return {
         "schema": SCHEMA,
         "kind": "sweep" if sweep else "run",
@@ -83,9 +84,9 @@ def run_folders(folder: Path) -> list[Path]:
     Raises FedprivError if there is none, or if there are too many for one page."""
     if not folder.is_dir():
         raise FedprivError(f"{folder}: there is no such folder")
-    if (folder / "status.json").exists():
+    if (folder / STATUS).exists():
         return [folder]
-    found = sorted((path.parent for path in folder.rglob("status.json")), key=sweep_order)
+    found = sorted((path.parent for path in folder.rglob(STATUS)), key=sweep_order)
     if not found:
         raise FedprivError(f"{folder}: no run at or below it (a run has a status.json)")
     if len(found) > MOST_RUNS:

@@ -1,6 +1,6 @@
 """What a run's folder says about one run, as plain values for a report.
 
-A value is missing (null) where the folder does not say it, as in folders of earlier versions.
+A value is missing (null) where the folder does not say it.
 Infinite epsilons are the text "inf".
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Row, count, number, text
 from fedpriv.reports.audit_file import comparable
-from fedpriv.runs.journal import JOURNAL, in_progress
+from fedpriv.runs.journal import in_progress
 from fedpriv.runs.labels import RELEASED, UNKNOWN
+from fedpriv.runs.status import Status
 from fedpriv.util.flatten import flat
 
 Facts = dict[str, Any]
@@ -50,47 +52,44 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
 
     Raises FedprivError, naming the file, for files that cannot be read.
     """
-    status = files.read_json_file(folder / "status.json")
+    status = Status.read(folder)
     settings = files.read_settings(folder)
     metrics = files.read_rows(folder / "metrics.csv")
     epsilon = files.read_rows(folder / "epsilon.csv")
-    observer = text(status.get("observer") or "released model")
-    labels = _mapping(_mapping(status.get("labels")).get("metrics.csv"))
-    metric = text(status.get("metric"))
+    observer = text(status.observer or "released model")
+    metric = text(status.metric)
     return {
         "folder": name,
         "state": _state(folder, status),
-        "reason": text(status.get("reason")) if not public else "",
-        "updated": text(status.get("updated")),
+        "reason": text(status.reason) if not public else "",
+        "updated": text(status.updated),
         "command": _command(folder),
         "seed": settings.get("seed") if isinstance(settings.get("seed"), int) else None,
-        "method": text(status.get("label")),
+        "method": text(status.label),
         "components": _components(settings),
         "settings": _settings(settings),
         "users": _users(status),
-        "records": None if public else count(status.get("records")),
-        "parameters": count(status.get("parameters")),
-        "rounds": count(status.get("rounds")),
+        "records": None if public else status.records,
+        "parameters": status.parameters,
+        "rounds": status.rounds,
         "rounds_done": max((count(row.get("round")) or 0 for row in metrics), default=0),
-        "rounds_repeated": sum(
-            count(value) or 0 for value in _mapping(status.get("repeated_rounds")).values()
-        ),
-        "randomness": text(status.get("randomness")),
-        "dp_valid": status.get("dp_valid") if isinstance(status.get("dp_valid"), bool) else None,
+        "rounds_repeated": sum(status.repeated_rounds.values()),
+        "randomness": text(status.randomness),
+        "dp_valid": status.dp_valid,
         "observer": observer,
-        "delta": _finite(status.get("delta")),
+        "delta": status.delta,
         "epsilons": last_epsilons(epsilon),
-        "not_covered": [text(line) for line in _sequence(status.get("not_covered"))],
+        "not_covered": list(map(text, status.not_covered)),
         "metric": metric,
-        "metrics": _last_metrics(metrics, labels, public),
+        "metrics": _last_metrics(metrics, status, public),
         "curve": _curve(
-            metrics, epsilon, metric, observer, hidden=public and not _free(labels, metric)
+            metrics, epsilon, metric, observer, hidden=public and not _free(status, metric)
         ),
-        "warnings": [text(line) for line in _sequence(status.get("warnings"))],
-        "simulated": text(status.get("simulated")),
-        "device": text(status.get("device")),
-        "versions": {text(k): text(v) for k, v in _mapping(status.get("versions")).items()},
-        "commit": text(status.get("commit")),
+        "warnings": list(map(text, status.warnings)),
+        "simulated": text(status.simulated),
+        "device": text(status.device),
+        "versions": {text(k): text(v) for k, v in status.versions.items()},
+        "commit": text(status.commit),
         "digests": _digests(status, settings, public),
         "files": {
             name: files.file_digest(folder / name)
@@ -147,13 +146,10 @@ def protects(facts: Facts) -> bool:
     return facts["dp_valid"] is True and facts["state"] == "done"
 
 
-def _state(folder: Path, status: Mapping[str, Any]) -> str:
+def _state(folder: Path, status: Status) -> str:
     """As in status.json; "killed" if it says "running" and no process works there."""
-    state = text(status.get("state")) or "unknown"
-    journal = folder / JOURNAL
-    if state == "running" and not (journal.is_file() and in_progress(folder)):
-        return "killed"
-    return state
+    killed = status.state == "running" and not in_progress(folder)
+    return "killed" if killed else status.state
 
 
 def _command(folder: Path) -> str:
@@ -179,32 +175,29 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in lines.items() if not key.endswith((".root", ".path"))}
 
 
-def _users(status: Mapping[str, Any]) -> Facts:
-    """Where users come from (`data`, `allocator`, `invented`, or "" in folders of earlier
-    versions), and their public numbers."""
-    known = _mapping(status.get("users"))
-    origin = text(known.get("from"))
-    if INVENTED in _sequence(status.get("not_covered")):
-        origin = "invented"
+def _users(status: Status) -> Facts:
+    """Where users come from (`data`, `allocator`, `invented`, or "" where the run does not say),
+    and their public numbers."""
+    origin = "invented" if INVENTED in status.not_covered else status.users.get("from")
     return {
         "from": origin if origin in ("data", "allocator", "invented") else "",
-        "n_users": count(known.get("n_users")),
-        "n_silos": count(known.get("n_silos")),
+        "n_users": count(status.users.get("n_users")),
+        "n_silos": count(status.users.get("n_silos")),
     }
 
 
-def _free(labels: Mapping[str, Any], metric: str) -> bool:
-    return labels.get(metric) == RELEASED
+def _free(status: Status, metric: str) -> bool:
+    return status.metric_label(metric) == RELEASED
 
 
-def _last_metrics(rows: Sequence[Row], labels: Mapping[str, Any], public: bool) -> dict[str, Facts]:
+def _last_metrics(rows: Sequence[Row], status: Status, public: bool) -> dict[str, Facts]:
     """Each metric after the last evaluated round, with its label."""
     if not rows:
         return {}
     found = {}
     for name, value in rows[-1].items():
-        if name != "round" and value and (not public or _free(labels, name)):
-            label = text(labels.get(name, UNKNOWN))
+        if name != "round" and value and (not public or _free(status, name)):
+            label = text(status.metric_label(name) or UNKNOWN)
             found[text(name)] = {"value": _plain(number(value)), "label": label}
     return found
 
@@ -236,11 +229,9 @@ def _curve(
     return points[(len(points) - 1) % step :: step] if points else []
 
 
-def _digests(
-    status: Mapping[str, Any], settings: Mapping[str, Any], public: bool
-) -> dict[str, str]:
+def _digests(status: Status, settings: Mapping[str, Any], public: bool) -> dict[str, str]:
     """Digests that the run recorded, and that of its settings."""
-    found = {text(k): text(v) for k, v in _mapping(status.get("identity")).items()}
+    found = {name: text(digest) for name, digest in asdict(status.identity).items()}
     if public:
         found |= {name: LEFT_OUT for name in PRIVATE_DIGESTS if name in found}
     own = {
@@ -248,11 +239,6 @@ def _digests(
         "settings_of_audits": files.digest_of(comparable(settings)),
     }
     return found | own
-
-
-def _finite(value: object) -> float | None:
-    found = number(value)
-    return found if found is not None and math.isfinite(found) else None
 
 
 def _plain(value: float | None) -> float | str | None:
@@ -265,7 +251,3 @@ def _size(value: float | str | None) -> float:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _sequence(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else []
