@@ -20,9 +20,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import fedpriv
-from fedpriv.errors import FedprivError, complain
+from fedpriv.errors import FedprivError
 from fedpriv.settings.help import help_text
 from fedpriv.settings.words import near, refuse_lone_word
+from fedpriv.util.printing import say
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
@@ -92,11 +93,17 @@ def main(args: list[str] | None = None) -> None:
         where = f"{error.filename}: " if error.filename else ""
         sys.exit(complain(FedprivError(f"{where}{error.strerror}")))
     except TerminatedError as stop:
-        print("; ".join(["fedpriv: terminated", *_how_to_go_on(stop)]), file=sys.stderr)
+        say("; ".join(["fedpriv: terminated", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(143)
     except KeyboardInterrupt as stop:
-        print("; ".join(["fedpriv: interrupted", *_how_to_go_on(stop)]), file=sys.stderr)
+        say("; ".join(["fedpriv: interrupted", *_how_to_go_on(stop)]), file=sys.stderr)
         sys.exit(130)
+
+
+def complain(error: FedprivError) -> int:
+    """Print an error in one line. Returns the exit code."""
+    say(f"fedpriv: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2
 
 
 def _how_to_go_on(stop: KeyboardInterrupt) -> list[str]:
@@ -139,7 +146,7 @@ def _complete_commands() -> None:
     if space and first in COMMANDS:
         os.environ["COMP_LINE"] = f"{program} {others}"
     elif first and not space:
-        print(" ".join(name for name in COMMANDS if name.startswith(first)))
+        say(" ".join(name for name in COMMANDS if name.startswith(first)))
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -164,7 +171,7 @@ def _terminated() -> Iterator[None]:
 
 
 def show_version(args: list[str]) -> None:
-    print(f"fedpriv {fedpriv.__version__}")
+    say(f"fedpriv {fedpriv.__version__}")
 
 
 def show_help(args: list[str]) -> None:
@@ -172,4 +179,4 @@ def show_help(args: list[str]) -> None:
     flags = ("--config-dir", "-cd")
     named = [word for flag, word in pairwise(args) if flag in flags]
     named += [word.partition("=")[2] for word in args if word.startswith("--config-dir=")]
-    print(help_text(Path(named[0]) if named else None), end="")
+    say(help_text(Path(named[0]) if named else None), end="")

@@ -26,8 +26,9 @@ from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir, with_listed_seeds
 from fedpriv.sweeps.progress import run_line
 from fedpriv.sweeps.side_by_side import Job, draw_jobs, own_launcher, own_sweeper, sweep_folder
+from fedpriv.util.consoles import wide_console
 from fedpriv.util.logs import LOGGER
-from fedpriv.util.wide_console import wide_console
+from fedpriv.util.printing import say
 
 
 @one_line_errors()
@@ -152,8 +153,8 @@ def _job(config: DictConfig) -> float:
         with early_failures_recorded(folder, words):
             run_or_resume(build(config), settings, folder, words=words, quiet=True)
     except Exception as error:
-        print(run_line(name, folder, words, str(error)), file=sys.stderr, flush=True)
+        say(run_line(name, folder, words, str(error)), file=sys.stderr, flush=True)
         raise
     if not config.quiet:
-        print(run_line(name, folder, words, None), file=sys.stderr, flush=True)
+        say(run_line(name, folder, words, None), file=sys.stderr, flush=True)
     return float(RunFolder(folder).rows(METRICS)[-1][Status.read(folder).metric])

@@ -8,7 +8,6 @@ traceback.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,12 +65,3 @@ def require_positive(group: str, component: object, *names: str) -> None:
     for name in names:
         value = getattr(component, name)
         require(0 < value < math.inf, f"{group}.{name}", value, "a positive number")
-
-
-def complain(error: FedprivError) -> int:
-    """Print an error in one line, without the control characters that a file or a folder's name may
-    bring along. Returns the exit code."""
-    line = " ".join(str(error).split())
-    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
-    print(f"fedpriv: {shown}", file=sys.stderr)
-    return 2

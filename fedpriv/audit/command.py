@@ -32,6 +32,8 @@ from fedpriv.reports.number_table import write_records
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
+from fedpriv.util.consoles import HarmlessConsole
+from fedpriv.util.printing import say
 
 Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
 
@@ -56,7 +58,7 @@ def main(args: list[str]) -> None:
     for exp in exps:
         most = exp.allocator.n_silos
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")
-    console = Console(soft_wrap=True, highlight=False)
+    console = HarmlessConsole(soft_wrap=True)
     rows: list[AuditRow] = []
     found = []
     for exp, config in zip(exps, jobs):
@@ -74,9 +76,9 @@ def main(args: list[str]) -> None:
             proven = (
                 f"{row.algorithm}, {row.observer}, {row.protects}: at least {row.bound.audited:.4g}"
             )
-            print(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
+            say(f"fedpriv: ALARM: {proven}, but certified {row.certified:.4g}", file=sys.stderr)
     for broken in dict.fromkeys(f"{row.algorithm}: {p}" for row in rows for p in row.broken):
-        print(f"fedpriv: ALARM: {broken}", file=sys.stderr)
+        say(f"fedpriv: ALARM: {broken}", file=sys.stderr)
     if any(row.alarm for row in rows):
         sys.exit(1)
 

@@ -6,6 +6,7 @@ import sys
 import time
 
 from fedpriv.runs.progress import time_left
+from fedpriv.util.printing import say
 
 SECONDS = 10.0
 """A round that ends so long after the last line has a line of its own."""
@@ -42,4 +43,4 @@ class AuditProgress:
         if self._quiet:
             return
         self._shown = time.monotonic()
-        print(f"audit: {text}", file=sys.stderr, flush=True)
+        say(f"audit: {text}", file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import yaml
-from rich.console import Console
 
 from fedpriv.claims.importers.choose import read_settings
 from fedpriv.claims.reading import read
@@ -19,8 +18,10 @@ from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
 from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.util.consoles import HarmlessConsole
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.plain_numbers import plain_number
+from fedpriv.util.printing import say
 
 SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
 
@@ -43,25 +44,25 @@ def main(args: list[str]) -> None:
     own = parser.parse_args(args)
     _check_asked(own)
     if own.schema:
-        print(SCHEMA_FILE.read_text(), end="")
+        say(SCHEMA_FILE.read_text(), end="")
         return
     if own.settings:
-        print(_imported(own.settings), end="")
+        say(_imported(own.settings), end="")
         return
     if not own.files:
         raise FedprivError("certify: name a claim file, or --schema for its form")
     budget = budget_of(own.budget)
     reports = [(claim, judge(claim)) for claim in map(read, own.files)]
     if own.json:
-        print(as_json(reports), end="")
+        say(as_json(reports), end="")
     else:
         for claim, findings in reports:
-            show(Console(highlight=False), claim, findings)
+            show(HarmlessConsole(), claim, findings)
     if own.html:
         replace_file(own.html, as_html(reports).encode())
     late = [line for claim, findings in reports for line in failures(claim, findings, budget)]
     for line in late:
-        print(f"fedpriv: {line}", file=sys.stderr)
+        say(f"fedpriv: {line}", file=sys.stderr)
     if late:
         sys.exit(1)
 

@@ -21,8 +21,8 @@ from fedpriv.comparisons.trials import (
 )
 from fedpriv.runs.folder import require_writable
 from fedpriv.settings.compose import one_line_errors
+from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
-from fedpriv.util.wide_console import wide_console
 
 RESULT = "comparison"
 
@@ -40,7 +40,7 @@ def main(args: list[str]) -> None:
     console = wide_console()
     table.print(console)
     for path in write(table):
-        console.print(f"Written: {path}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"Written: {path}", soft_wrap=True)
 
 
 def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:

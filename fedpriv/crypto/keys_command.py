@@ -14,6 +14,7 @@ from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
 from fedpriv.util.file_locks import lock
+from fedpriv.util.printing import say
 
 EPILOG = """\
 examples:
@@ -178,9 +179,9 @@ def _show(roster: Roster, *names: str) -> None:
     """Print the keys of some parties, or of all."""
     shown = [entry for entry in roster.entries if not names or entry.party in names]
     width = max([len("party"), *(len(entry.party) for entry in shown)])
-    print(f"{'party':{width}}  number  state    fingerprint" + " " * 30 + "public key")
+    say(f"{'party':{width}}  number  state    fingerprint" + " " * 30 + "public key")
     for entry in shown:
-        print(_line(entry, width))
+        say(_line(entry, width))
 
 
 def _line(entry: RosterEntry, width: int) -> str:

@@ -171,10 +171,11 @@ def _copy(url: str, file: BinaryIO, name: str) -> tuple[int, int]:
     announced (0 if none)."""
     from urllib.request import Request, urlopen
 
-    from rich.console import Console
     from rich.progress import wrap_file
 
-    console = Console(stderr=True)
+    from fedpriv.util.consoles import HarmlessConsole
+
+    console = HarmlessConsole(stderr=True)
     with urlopen(Request(url, headers={"User-Agent": "fedpriv"}), timeout=TIMEOUT) as body:
         announced = int(body.headers.get("Content-Length") or 0)
         with wrap_file(

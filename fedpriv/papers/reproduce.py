@@ -41,6 +41,7 @@ from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, protocol_ti
 from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.words import Parser, near
+from fedpriv.util.printing import say
 
 FigureMaker = Callable[[Path, str], object]
 """Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""
@@ -208,7 +209,7 @@ def side_by_side(
         futures = {pool.submit(make_figure, name, profile, logged=True): name for name in longest}
         for number, future in enumerate(as_completed(futures), 1):
             result = "FAILED" if future.exception() else "is drawn"
-            print(f"{number} of {len(names)}: {futures[future]} {result}", file=sys.stderr)
+            say(f"{number} of {len(names)}: {futures[future]} {result}", file=sys.stderr)
             yield futures[future], future.result
 
 
@@ -233,7 +234,7 @@ def make_figure(name: str, profile: str, *, logged: bool = False) -> None:
         seconds=time.monotonic() - wall,
         processor_seconds=_processor_seconds() - processor,
     )
-    print(folder / "figure.png")
+    say(folder / "figure.png")
 
 
 def _processor_seconds() -> float:
@@ -269,8 +270,8 @@ def main(words: list[str]) -> None:
         try:
             draw()
         except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed or out of memory
-            print(f"{name}: {failure}", file=sys.stderr)
+            say(f"{name}: {failure}", file=sys.stderr)
             failed.append(name)
-    print(gallery.write_index(Path("outputs")))
+    say(gallery.write_index(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")

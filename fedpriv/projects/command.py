@@ -19,6 +19,7 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.projects.files import RUN, project_files
 from fedpriv.settings.compose import one_line_errors
 from fedpriv.settings.words import Parser
+from fedpriv.util.printing import say
 
 
 def main(words: list[str]) -> None:
@@ -53,7 +54,7 @@ def main(words: list[str]) -> None:
     require(not args.range, "--range", ", ".join(args.range), "for data.path=... alone")
     require(not args.public, "--public", "", "for data.path=... alone")
     write_project(args.folder, project_files(method=args.method, model=args.model))
-    print(f"{args.folder}: read README.md, or train at once:\n\ncd {args.folder}\n{RUN}")
+    say(f"{args.folder}: read README.md, or train at once:\n\ncd {args.folder}\n{RUN}")
 
 
 def _own_table(args: argparse.Namespace) -> None:
@@ -68,21 +69,21 @@ def _own_table(args: argparse.Namespace) -> None:
     write_project(args.folder, own.files)
     schema = args.folder / SCHEMA_FILE
     for line in own.decided:
-        print(line)
+        say(line)
     for note in own.notes:
-        print(f"record: {note}")
-    print(f"\nread off the records: {', '.join(own.schema.read_off)}")
+        say(f"record: {note}")
+    say(f"\nread off the records: {', '.join(own.schema.read_off)}")
     if own.schema.public:
-        print(f"By --public you say that these are public knowledge. They stand in {schema};")
-        print("every epsilon of this project names them among its assumptions.")
+        say(f"By --public you say that these are public knowledge. They stand in {schema};")
+        say("every epsilon of this project names them among its assumptions.")
     else:
         if own.schema.unscaled:
-            print(f"no public range: {', '.join(own.schema.unscaled)} (--range COLUMN=LOW,HIGH)")
-        print(f"Models are NOT private until {schema} says public: true. Check its lines first,")
-        print("or name a new folder, ranges and --public.")
+            say(f"no public range: {', '.join(own.schema.unscaled)} (--range COLUMN=LOW,HIGH)")
+        say(f"Models are NOT private until {schema} says public: true. Check its lines first,")
+        say("or name a new folder, ranges and --public.")
     conf, run = args.folder / "conf", args.folder / "run"
-    print(f"\nfedpriv --config-dir {shlex.quote(str(conf))} {TRAIN} hydra.run.dir={run}")
-    print(f"fedpriv report {shlex.quote(str(run))} --figure")
+    say(f"\nfedpriv --config-dir {shlex.quote(str(conf))} {TRAIN} hydra.run.dir={run}")
+    say(f"fedpriv report {shlex.quote(str(run))} --figure")
 
 
 def write_project(folder: Path, files: dict[str, str]) -> None:

@@ -15,6 +15,7 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.runs.labels import UNKNOWN
 from fedpriv.runs.status import STATUS, Status
 from fedpriv.settings.experiment import Experiment, build
+from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_plain_values
 
 UNREADABLE = (
@@ -76,7 +77,7 @@ def sweep_order(folder: Path) -> tuple[int, int, str]:
 
 
 def print_to_stderr(text: str) -> None:
-    print(text, file=sys.stderr)
+    say(text, file=sys.stderr)
 
 
 def find_runs(roots: list[Path], warn: Callable[[str], None] = print_to_stderr) -> list[Run]:

@@ -35,7 +35,7 @@ class NotedTable(ABC):
             table.add_row(*map(str, row))
         console.print(table)
         for note in self.notes():
-            console.print(note, markup=False, highlight=False, soft_wrap=True)
+            console.print(note, soft_wrap=True)
 
     def csv(self) -> str:
         """The unrounded numbers."""

@@ -44,6 +44,7 @@ from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
 from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.number_table import write_table
 from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
+from fedpriv.util.printing import say
 
 NAIVE = "ULDP-NAIVE"
 ORDER = ("FedAvg", NAIVE, "ULDP-GROUP", "ULDP-SGD", "ULDP-AVG")
@@ -94,7 +95,7 @@ def main(words: list[str]) -> None:
     runs = find_runs(folders)
     with writing(out):
         (epsilon_curve.draw if against else draw)(runs, out, **args)
-    print(out)
+    say(out)
 
 
 @dataclass(frozen=True)

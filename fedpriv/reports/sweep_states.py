@@ -72,5 +72,5 @@ def print_sweep(folder: Path, console: Console) -> list[RunState]:
         try:
             Report.of(members).print(console)
         except FedprivError as error:  # a missing table must not end a sweep
-            console.print(f"no table: {error}", markup=False, soft_wrap=True)
+            console.print(f"no table: {error}", soft_wrap=True)
     return found

@@ -6,7 +6,8 @@ from fedpriv.errors import require
 from fedpriv.reports.arguments import report_parser, writing
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.report import FORMATS, Report
-from fedpriv.util.wide_console import wide_console
+from fedpriv.util.consoles import wide_console
+from fedpriv.util.printing import say
 
 
 def main(words: list[str]) -> None:
@@ -27,4 +28,4 @@ def main(words: list[str]) -> None:
         return
     with writing(out):
         out.write_text(FORMATS[out.suffix](report))
-    print(out)
+    say(out)

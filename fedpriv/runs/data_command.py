@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from rich.console import Console
-
 from fedpriv.data.allocation_report import draw, table
 from fedpriv.data.base import DataSet
 from fedpriv.data.shared import load
@@ -18,8 +16,8 @@ from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import Parser, conf_dir
+from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.durable_files import replace_file
-from fedpriv.util.wide_console import wide_console
 
 OUT = "--out"
 
@@ -39,7 +37,7 @@ def main(args: list[str]) -> None:
     if len(jobs) > 1:
         raise FedprivError("fedpriv data shows one data set; name one value of each key")
     exp = build(jobs[0])
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = HarmlessConsole(soft_wrap=True)
     for text in lines(exp):
         console.print(text)
     if own.out is not None:

@@ -28,8 +28,9 @@ from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import Parser, conf_dir
+from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
-from fedpriv.util.wide_console import wide_console
+from fedpriv.util.printing import say
 
 
 @one_line_errors()
@@ -49,7 +50,7 @@ def main(args: list[str]) -> None:
     if out is not None:
         _write(out, costs)
     if own.json:
-        print(_json(costs), end="")
+        say(_json(costs), end="")
         return
     console = wide_console()
     if len(costs) == 1:
@@ -166,7 +167,7 @@ def _not_covered(cost: EpsilonForecast) -> tuple[str, ...]:
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def _text(epsilon: float) -> str:

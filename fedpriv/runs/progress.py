@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -17,8 +16,9 @@ from rich.table import Table
 from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
 from fedpriv.runs.tables import METRICS, Tables
 from fedpriv.settings.experiment import Experiment
+from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.logs import LOGGER
-from fedpriv.util.wide_console import wide_console
+from fedpriv.util.printing import say
 
 PIPED_SECONDS = 30.0
 """Without a terminal, a round that ends this many seconds after the last line is shown as well."""
@@ -66,7 +66,7 @@ class Progress:
         self._shown = time.monotonic()
         self.metric = metric
         self.quiet = quiet
-        self.console = Console(stderr=True)
+        self.console = HarmlessConsole(stderr=True)
         self.terminal = self.console.is_terminal
         self.bar = Bar(
             TextColumn("round"),
@@ -101,7 +101,7 @@ class Progress:
             return
         self.bar.update(self.task, completed=number, description=self.text)
         if not self.terminal and self._due(number):
-            print(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
+            say(f"round {number}/{self.rounds}  {self.text}", file=sys.stderr, flush=True)
 
     def _due(self, number: int) -> bool:
         """Whether round `number` has a line of its own where no terminal shows the bar."""
@@ -117,7 +117,7 @@ class Progress:
         """Print a line above the bar."""
         LOGGER.info(text)
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(text, soft_wrap=True)
 
 
 def summary(
@@ -154,14 +154,14 @@ def summary(
     if ending:
         console.print(f"Ended early: {ending}", soft_wrap=True)
     for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     if experiment.options.randomness == "simulation":
         console.print(
             "Simulation: noise comes from a seed, so this model is NOT private "
             "(use randomness=system)."
         )
     for text in experiment.data.read_without_noise:
-        console.print(f"NOT private: {text}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"NOT private: {text}", soft_wrap=True)
     if private:
-        console.print(VALID, soft_wrap=True, highlight=False)
+        console.print(VALID, soft_wrap=True)
     console.print(f"Results: {folder}", soft_wrap=True)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -16,6 +15,8 @@ from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.progress import OnRound, time_left
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import METRICS
+from fedpriv.util.consoles import HarmlessConsole
+from fedpriv.util.printing import say
 
 LEAST_KNOWN = 0.05
 """Rounds that predict the time of those left, as a share of these: the start of a run is slow."""
@@ -43,7 +44,7 @@ class SweepProgress:
         self._resumed: dict[int, int] = {}
         self._ended = 0
         self._started = time.monotonic()
-        self._console = Console(stderr=True)
+        self._console = HarmlessConsole(stderr=True)
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -100,9 +101,9 @@ class SweepProgress:
         if self._quiet:
             return
         if self._console.is_terminal:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text, file=sys.stderr, flush=True)
 
 
 def run_line(number: str, folder: Path, words: Sequence[str], failure: str | None) -> str:

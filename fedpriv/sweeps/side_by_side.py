@@ -33,6 +33,7 @@ from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.lock_step import LockStep
 from fedpriv.sweeps.progress import SweepProgress
 from fedpriv.sweeps.random_number import RandomNumber
+from fedpriv.util.printing import say
 
 BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 CHECKPOINT_THREADS = 2
@@ -130,7 +131,7 @@ class SideBySide:
         rounds = [job.experiment.options.rounds for job in jobs]
         quiet = quiet or all(job.experiment.options.quiet for job in jobs)
         if not quiet and self.at_once > 1:
-            print(f"{len(jobs)} runs side by side, in {sweep}", file=sys.stderr)
+            say(f"{len(jobs)} runs side by side, in {sweep}", file=sys.stderr)
         with (
             loaded_once(),
             ThreadPoolExecutor(CHECKPOINT_THREADS, thread_name_prefix="writer") as pool,
@@ -148,7 +149,7 @@ class SideBySide:
                     run()
         failed = [job for job in jobs if job.failure is not None]
         if not quiet:
-            print(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {sweep}")
+            say(f"{len(jobs) - len(failed)} of {len(jobs)} runs are done: {sweep}")
         for job in failed:
             if job.failure is not None and not isinstance(job.failure, FedprivError):
                 raise job.failure

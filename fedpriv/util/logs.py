@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fedpriv.util.printing import printable
+
 RUN_LOG = "run.log"
 LOGGER = logging.getLogger("fedpriv")
 
@@ -23,13 +25,20 @@ class _Log(logging.FileHandler):
         return
 
 
+class _Lines(logging.Formatter):
+    """Escapes signs that would control a terminal that shows the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
     """Context in which this thread's log lines, from INFO on, are appended to the folder's log: in
     a sweep side by side, each run has a thread."""
     thread = threading.get_ident()
     log = _Log(folder / RUN_LOG, delay=True)
-    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     log.addFilter(lambda record: record.thread == thread)
     if LOGGER.level == logging.NOTSET:
         LOGGER.setLevel(logging.INFO)

@@ -20,6 +20,7 @@ from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
 from fedpriv.papers.ledger.sweeps import replicate
 from fedpriv.settings.words import Parser, near
+from fedpriv.util.printing import say
 
 RUNS = Path("outputs") / "replicate"
 PROGRAMS = {
@@ -47,7 +48,7 @@ def main(words: list[str]) -> None:
             runnable = [entry.name for entry in known.values() if _runs(entry)]
             raise FedprivError(f"{name}: nothing to run; allowed: {', '.join(runnable)}")
     if not args.names:
-        print("\n".join(_line(entry) for entry in known.values()))
+        say("\n".join(_line(entry) for entry in known.values()))
     for name in args.names:
         _replicate(known[name])
 
@@ -59,15 +60,16 @@ def _runs(entry: Entry) -> bool:
 def _replicate(entry: Entry) -> None:
     folder = RUNS / entry.name
     if entry.replication is None:
-        table = pd.DataFrame(resolve_name(PROGRAMS[entry.name])(print))
+        table = pd.DataFrame(resolve_name(PROGRAMS[entry.name])(say))
     else:
-        table = replicate(entry.replication, folder, print)
+        table = replicate(entry.replication, folder, say)
     results.write(entry.name, table)
     folder.mkdir(parents=True, exist_ok=True)
     figures.draw(entry, table, folder / "figure.pdf")
     if entry.replication:
         _print(entry, table)
-    print(folder / "figure.pdf", results.path(entry.name), sep="\n")
+    say(folder / "figure.pdf")
+    say(results.path(entry.name))
 
 
 def _print(entry: Entry, table: pd.DataFrame) -> None:
@@ -76,15 +78,15 @@ def _print(entry: Entry, table: pd.DataFrame) -> None:
     for question in entry.replication.cases:
         decisions = results.decide(entry, question, table)
         found = results.decided_answer(entry, question, decisions)
-        print(f"\n{entry.name}: {QUESTIONS[question]}: {found}")
+        say(f"\n{entry.name}: {QUESTIONS[question]}: {found}")
         for decision in decisions:
             one = decision.comparison
-            print(
+            say(
                 f"  {one.first} {one.says} {one.metric} than {one.second} after {one.round} "
                 f"rounds, {one.quantifier}: {decision.answer}"
             )
             for each in decision.found:
-                print(
+                say(
                     f"    {each.place or 'all'}: {each.first:.4g} and {each.second:.4g}, "
                     f"difference {each.mean:+.4g} ({each.low:+.4g} to {each.high:+.4g}), "
                     f"corrected p {each.holm:.2g}, {each.seeds} seeds"

@@ -35,6 +35,7 @@ from fedpriv.reports.assessment.verify import AlteredError, changed_files, verif
 from fedpriv.reports.audit_file import AUDIT
 from fedpriv.settings.words import Parser
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.printing import say
 
 DEFAULT_FIGURE = Path("privacy_utility.png")
 
@@ -113,9 +114,9 @@ def _write(args: argparse.Namespace) -> None:
         replace_file(out, made if key is None else sign_page(made, key))
         replace_file(out.with_suffix(".json"), as_json)
     for line in values["alarms"]:
-        print(line, file=sys.stderr)
-    print(out)
-    print(out.with_suffix(".json"))
+        say(line, file=sys.stderr)
+    say(out)
+    say(out.with_suffix(".json"))
     if args.figure is not None:
         from fedpriv.reports.privacy_utility import main as draw_figure  # matplotlib
 
@@ -123,7 +124,7 @@ def _write(args: argparse.Namespace) -> None:
         figure = args.folder / DEFAULT_FIGURE if inside else args.figure
         draw_figure([str(args.folder), "--out", str(figure)])
     if key is not None:
-        print(f"signed with the key {key.verification_key.fingerprint}")
+        say(f"signed with the key {key.verification_key.fingerprint}")
 
 
 def _verify(args: argparse.Namespace) -> None:
@@ -137,22 +138,20 @@ def _verify(args: argparse.Namespace) -> None:
         _refuse(f"{args.verify}: {error}")
     values = found.values
     about = text(f"unaltered since {values['made']}, about the folder {values['folder']}")
-    print(f"{args.verify}: {about}")
-    print(f"key: {found.key.fingerprint}")
+    say(f"{args.verify}: {about}")
+    say(f"key: {found.key.fingerprint}")
     if key is None:
-        print(
-            "Anybody can sign with a key of their own: compare this one with the signer's (--key)."
-        )
+        say("Anybody can sign with a key of their own: compare this one with the signer's (--key).")
     if found.rendered is False:
-        print("Made by another version of fedpriv: the page was not compared with its contents.")
+        say("Made by another version of fedpriv: the page was not compared with its contents.")
     if args.folder is None:
-        print("The folder was not looked at: name it to see whether its files are still the same.")
+        say("The folder was not looked at: name it to see whether its files are still the same.")
         return
     if changed := changed_files(values, args.folder):
         _refuse(f"{args.folder} is not the folder of this report: {text('; '.join(changed))}")
-    print(f"{args.folder}: the files are those of the report")
+    say(f"{args.folder}: the files are those of the report")
 
 
 def _refuse(line: str) -> None:
-    print(f"fedpriv: REFUSED: {line}", file=sys.stderr)
+    say(f"fedpriv: REFUSED: {line}", file=sys.stderr)
     sys.exit(1)

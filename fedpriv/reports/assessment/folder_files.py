@@ -21,6 +21,7 @@ import yaml
 from fedpriv.errors import FedprivError
 from fedpriv.util import untrusted_files
 from fedpriv.util.plain_numbers import plain_number
+from fedpriv.util.printing import printable
 from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values
 
 TABLE_BYTES = 2**28
@@ -101,7 +102,7 @@ def text(value: object) -> str:
     shown = " ".join(shown[: LONGEST + 1].split())
     if len(shown) > LONGEST:
         shown = shown[:LONGEST] + " ..."
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in shown)
+    return printable(shown)
 
 
 def number(value: object) -> float | None:
