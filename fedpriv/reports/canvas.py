@@ -19,8 +19,11 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
+
+from fedpriv.util.printing import printable
 
 __all__ = [
     "MARKERS",
@@ -89,7 +92,11 @@ def grid_and_legend(axis: Axes, fontsize: float, **options: Any) -> None:
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> None:
-    """Write a figure to a file, and close it."""
+    """Write a figure to a file, and close it. Texts are shown as they are, without formulas: names
+    may come from a stranger's folder."""
+    for text in figure.findobj(Text):
+        shown = text.get_text()
+        text.set(text=printable(shown), parse_math="mathdefault" in shown)  # of ticks
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
 

@@ -23,7 +23,10 @@ UNREADABLE = (
     yaml.YAMLError,
 )
 """Errors that a damaged file of a run may cause; those of pandas are ValueErrors."""
-EPSILON_COLUMNS = {"round", "observer", "unit", "method", "certified", "claimed"}
+EPSILON_COLUMNS = {"round", "observer", "unit", "adjacency", "method", "certified", "claimed"}
+EPSILON_TEXTS = frozenset(
+    ("observer", "unit", "adjacency", "method", "assumptions", "status", "group")
+)
 
 
 @dataclass(frozen=True)
@@ -116,24 +119,35 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
             folder,
             status,
             metrics=_table(folder / "metrics.csv"),
-            epsilon=_table(folder / "epsilon.csv"),
+            epsilon=_table(folder / "epsilon.csv", EPSILON_TEXTS),
             config=read_plain_values(folder / "config.yaml") or {},
         )
-        if not isinstance(run.config, dict):
-            raise ValueError("config.yaml has no mapping")
+        sections = (
+            run.config,
+            *(run.config.get(name, {}) for name in ("algo", "mechanism", "data")),
+        )
+        if not all(isinstance(section, dict) for section in sections):
+            raise ValueError("config.yaml lacks a mapping where one is expected")
         _ = run.seed  # raises for one that is no number
-        rows = len(run.metrics) and len(run.epsilon)
-        if not rows or status.metric not in run.metrics or not set(run.epsilon) >= EPSILON_COLUMNS:
-            raise ValueError("a table lacks rows or columns")
+        if (
+            not {"round", status.metric} <= set(run.metrics)
+            or not set(run.epsilon) >= EPSILON_COLUMNS
+        ):
+            raise ValueError("a table lacks columns")
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or repr(error)
         raise FedprivError(f"{folder}: its files cannot be read ({reason})") from error
     return run
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _table(path: Path, texts: frozenset[str] = frozenset()) -> pd.DataFrame:
+    """A table with rows, of which all columns but `texts` are numbers. Raises ValueError."""
     with opened(path, TABLE_BYTES) as file:
-        return pd.read_csv(file)
+        table = pd.read_csv(file)
+    odd = [name for name in table if table[name].dtype.kind not in "iufb" and name not in texts]
+    if odd or not len(table):
+        raise ValueError(f"{path.name}: {f'{odd[0]:.60} has texts' if odd else 'no rows'}")
+    return table
 
 
 def user_epsilons(epsilon: pd.DataFrame, observer: str, method: str | None = None) -> pd.DataFrame:

@@ -290,7 +290,8 @@ def _finish(figure: Figure, summaries: Sequence[GroupSummary], out: Path) -> Non
 
 def _naive_noise(run: Run) -> str:
     """The sensitivity that ULDP-NAIVE's noise is made for, beside the true one."""
-    made_for = {"certified": "2CS", "paper": "CS"}[run.config["algo"]["calibration"]]
+    calibration = str(run.config["algo"].get("calibration"))
+    made_for = {"certified": "2CS", "paper": "CS"}.get(calibration, calibration)
     return (
         f"{NAIVE}'s noise is for a sensitivity of {made_for}, and a user can move its sum by 2CS "
         "(S silos)"

@@ -34,6 +34,8 @@ OPEN_AS_IT_IS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Opening a pipe would otherwise block; on Windows, line ends would be changed."""
 MAX_DEPTH = 20
 """Limit of nested mappings and lists in a configuration file."""
+LONGEST_TEXT = 10_000
+"""Characters of a text in a JSON file."""
 FLOAT_LIMIT = 1e300
 """Limit of the size of a number in a JSON file."""
 
@@ -186,6 +188,8 @@ def as_type(hint: Any, value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return tuple(as_type(inner[0], one, name) for one in value)
     if isinstance(value, str):
+        if len(value) > LONGEST_TEXT:
+            raise ValueError(f"{name} has {len(value)} characters; at most {LONGEST_TEXT} are read")
         return " ".join(value.split())
     if kind is float and not abs(value) < FLOAT_LIMIT:
         raise ValueError(f"{name}={value!s:.60}: expected a finite number")

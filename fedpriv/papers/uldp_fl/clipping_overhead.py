@@ -45,9 +45,7 @@ def draw(folder: Path, profile: str = "quick") -> None:
     for look, clip in zip(LOOKS, NOISE_CLIPS):
         here = rows[(rows["clip"] == clip) & ~rows["by_records"]]
         _draw_line(axes[0], here, "noise_multiplier", "noise", look, f"C = {clip:g}")
-    axes[0].set(
-        xlabel="sigma", ylabel="part of the bound on $|\\nabla f|^2$", title="noise (4th term)"
-    )
+    axes[0].set(xlabel="sigma", ylabel="part of the bound on |∇f|²", title="noise (4th term)")
     for axis, (by_records, title) in zip(axes[1:], WEIGHTS.items()):
         here = rows[(rows["by_records"] == by_records) & (rows["noise_multiplier"] == 5)]
         for look, (term, label) in zip(LOOKS, BIASES.items()):
