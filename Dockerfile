@@ -27,4 +27,6 @@ RUN make install PYTHON=python3 TORCH=${TORCH}
 USER fedpriv
 WORKDIR /home/fedpriv
 RUN mkdir outputs
+# The secret that keys digests of the data outlives the container, so that runs can be resumed.
+ENV XDG_STATE_HOME=/home/fedpriv/outputs/.state
 ENTRYPOINT ["/opt/fedpriv/.venv/bin/fedpriv"]

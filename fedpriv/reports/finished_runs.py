@@ -12,7 +12,6 @@ import pandas as pd
 import yaml
 
 from fedpriv.errors import FedprivError, require
-from fedpriv.runs.labels import UNKNOWN
 from fedpriv.runs.status import STATUS, Status
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.util.printing import say
@@ -45,10 +44,6 @@ class Run:
     metrics: pd.DataFrame
     epsilon: pd.DataFrame
     config: dict[str, Any] = field(default_factory=dict)
-
-    def metric_label(self, metric: str) -> str:
-        """What a column of its metrics is made of: `released`, or a diagnostic of something."""
-        return self.status.metric_label(metric) or UNKNOWN
 
     @property
     def seed(self) -> int:

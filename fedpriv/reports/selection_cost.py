@@ -43,7 +43,7 @@ class Selection:
         when the runs were drawn. It must be made among exactly the runs that were drawn, with the
         planned rounds, and no round repeated with new noise.
         """
-        labels = {run.metric_label(self.metric) for run in self.runs} - {RELEASED}
+        labels = {run.status.metric_label(self.metric) for run in self.runs} - {RELEASED}
         if labels:
             return f"not covered ({self.metric} is a {min(labels)})"
         fixed = self.draw.asked.get("metric")

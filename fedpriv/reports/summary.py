@@ -104,7 +104,7 @@ def _summary(group: Group, metric: str, observer: str | None, method: str | None
         certified=max(float(row["certified"]) for row in last),
         claimed=float(np.max([float(row["claimed"]) for row in last])),  # NaN if any is NaN
         # "diagnostic of ..." sorts before "released": one diagnostic makes the summary one.
-        label=min(run.metric_label(metric) for run in runs),
+        label=min(run.status.metric_label(metric) for run in runs),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.errors import FedprivError
+from fedpriv.runs.labels import UNKNOWN
 from fedpriv.runtime.identity import RunIdentity
 from fedpriv.util.untrusted_files import as_type, read_json
 
@@ -109,7 +110,7 @@ class Status:
         """Like `read`; None without a file."""
         return Status.read(folder) if (folder / STATUS).exists() else None
 
-    def metric_label(self, metric: str) -> str | None:
-        """The label of a column of metrics.csv; None: the run names none."""
+    def metric_label(self, metric: str) -> str:
+        """What a column of metrics.csv is made of: `released`, or a diagnostic of something."""
         labels = self.labels.get("metrics.csv")
-        return labels.get(metric) if isinstance(labels, Mapping) else None
+        return labels.get(metric, UNKNOWN) if isinstance(labels, Mapping) else UNKNOWN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,6 @@ from fedpriv.runs.progress import OnRound, time_left
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import METRICS
 from fedpriv.util.consoles import HarmlessConsole
-from fedpriv.util.printing import say
 
 LEAST_KNOWN = 0.05
 """Rounds that predict the time of those left, as a share of these: the start of a run is slow."""
@@ -98,12 +96,8 @@ class SweepProgress:
         return f"{text}, {time_left((time.monotonic() - self._started) / here * left)}"
 
     def _say(self, text: str) -> None:
-        if self._quiet:
-            return
-        if self._console.is_terminal:
+        if not self._quiet:
             self._console.print(text, soft_wrap=True)
-        else:
-            say(text, file=sys.stderr, flush=True)
 
 
 def run_line(number: str, folder: Path, words: Sequence[str], failure: str | None) -> str:

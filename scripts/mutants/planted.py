@@ -36,7 +36,7 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
             ("summary for summary in alike if summary.n == most]", "summary for summary in alike]"),
             ("finals.mean(skipna=False)", "finals.mean()"),
             ('certified=max(float(row["certified"])', 'certified=min(float(row["certified"])'),
-            ("label=min(run.metric_label", "label=max(run.metric_label"),
+            ("label=min(run.status.metric_label", "label=max(run.status.metric_label"),
             ("sign = -1 if any(", "sign = 1 if any("),
             ("ddof=1)) if len(values)", "ddof=0)) if len(values)"),
             ("axis=1).dropna()", "axis=1).fillna(0)"),

@@ -10,6 +10,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.run_facts import Facts
 from fedpriv.reports.audit_file import AUDIT, SCHEMA, comparable
+from fedpriv.util.untrusted_files import read_json
 
 NUMBERS = (
     "certified",
@@ -30,7 +31,8 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
     path = folder / AUDIT
     if not path.is_file():
         raise ConfigError("--audit", folder, f"a folder of fedpriv audit (with {AUDIT})")
-    found = files.read_json_file(path)
+    with files.readable(path):
+        found = read_json(path)
     jobs = found.get("jobs")
     if found.get("schema") != SCHEMA or not isinstance(jobs, list):
         raise ConfigError("--audit", folder, f"an {AUDIT} of the schema {SCHEMA}")
@@ -46,19 +48,21 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
         "made": files.text(found.get("made")),
         "made_by": files.text(found.get("made_by")),
         "confidence": files.number(found.get("confidence")),
-        "rows": [_row(row) for job in own for row in job.get("rows", []) if isinstance(row, dict)],
+        "rows": [_row(row) for job in own for row in job["rows"] if isinstance(row, dict)],
         "premises": [
             {"name": files.text(one.get("name")), "refuted": bool(one.get("refuted"))}
             for job in own
-            for one in job.get("premises", [])
+            for one in job["premises"]
             if isinstance(one, dict)
         ],
     }
 
 
 def _digest(job: Mapping[str, Any]) -> str:
-    settings = job.get("settings")
-    return files.digest_of(comparable(settings)) if isinstance(settings, dict) else ""
+    """The digest of a job's settings; empty for a job that no audit writes."""
+    kinds = {"settings": dict, "rows": list, "premises": list}
+    whole = all(isinstance(job.get(name), kind) for name, kind in kinds.items())
+    return files.digest_of(comparable(job["settings"])) if whole else ""
 
 
 def _row(row: Mapping[str, Any]) -> Facts:

@@ -22,7 +22,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.util import untrusted_files
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.printing import printable
-from fedpriv.util.untrusted_files import read_bytes, read_json, read_plain_values
+from fedpriv.util.untrusted_files import read_bytes, read_plain_values
 
 TABLE_BYTES = 2**28
 """Size limit of a table."""
@@ -42,12 +42,6 @@ def readable(path: Path) -> Iterator[None]:
     except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
         told = error.strerror if isinstance(error, OSError) else text(error)
         raise FedprivError(f"{path}: cannot be read ({told or type(error).__name__})") from error
-
-
-def read_json_file(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises FedprivError if it cannot be read."""
-    with readable(path):
-        return read_json(path)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Row, count, number, text
 from fedpriv.reports.audit_file import comparable
 from fedpriv.runs.journal import in_progress
-from fedpriv.runs.labels import RELEASED, UNKNOWN
+from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
 from fedpriv.util.flatten import flat
 
@@ -83,7 +83,11 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "metric": metric,
         "metrics": _last_metrics(metrics, status, public),
         "curve": _curve(
-            metrics, epsilon, metric, observer, hidden=public and not _free(status, metric)
+            metrics,
+            epsilon,
+            metric,
+            observer,
+            hidden=public and status.metric_label(metric) != RELEASED,
         ),
         "warnings": list(map(text, status.warnings)),
         "simulated": text(status.simulated),
@@ -186,18 +190,14 @@ def _users(status: Status) -> Facts:
     }
 
 
-def _free(status: Status, metric: str) -> bool:
-    return status.metric_label(metric) == RELEASED
-
-
 def _last_metrics(rows: Sequence[Row], status: Status, public: bool) -> dict[str, Facts]:
     """Each metric after the last evaluated round, with its label."""
     if not rows:
         return {}
     found = {}
     for name, value in rows[-1].items():
-        if name != "round" and value and (not public or _free(status, name)):
-            label = text(status.metric_label(name) or UNKNOWN)
+        if name != "round" and value and (not public or status.metric_label(name) == RELEASED):
+            label = text(status.metric_label(name))
             found[text(name)] = {"value": _plain(number(value)), "label": label}
     return found
 
