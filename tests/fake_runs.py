@@ -12,8 +12,9 @@ DIGESTS = ("holder", "source", "records", "allocation", "effective", "code")
 
 
 def read_status(folder):
-    """status.json as it is written."""
-    return json.loads((folder / "status.json").read_text())
+    """status.json as it is written; empty without the file."""
+    path = folder / "status.json"
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def finished_status(label, **facts):

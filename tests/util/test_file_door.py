@@ -17,7 +17,7 @@ OWN = {
     "settings/words.py": "fedpriv's configuration",
     "settings/keys.py": "fedpriv's configuration",
     "projects/files.py": "templates of the package",
-    "topology/starters.py": "a table of the package",
+    "topology/design.py": "a table of the package",
     "training/trainers/compiled/build_folder.py": "source code of the package",
     "training/trainers/compiled/library.py": "a library that this user has compiled",
     "training/trainers/gpu/nvrtc.py": "a program that this user has compiled",
