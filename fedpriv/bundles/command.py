@@ -12,6 +12,7 @@ from fedpriv.bundles.model import SHOWN, load_model
 from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import FedprivError, require
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.printing import say
 
 
 def predict(words: list[str]) -> None:
@@ -29,21 +30,21 @@ def predict(words: list[str]) -> None:
     model = model.reading({name: value for name, value in given.items() if value is not None})
     frame, rows = model.scores(args.file)
     for note in rows.notes:
-        print(f"{args.file}: {note}", file=sys.stderr)
+        say(f"{args.file}: {note}", file=sys.stderr)
     if rows.refused:
         lines = [f"line {rows.lines[row]}: {why}" for row, why in sorted(rows.refused.items())]
         more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        print(
+        say(
             f"{args.file}: {len(lines)} of {len(frame)} rows cannot be read: "
             f"{'; '.join(lines[:SHOWN])}{more}",
             file=sys.stderr,
         )
     text = frame.to_csv(index=False, lineterminator="\n")
     if args.out is None:
-        print(text, end="")
+        say(text, end="")
         return
     replace_file(args.out, text.encode())
-    print(args.out)
+    say(args.out)
 
 
 def export(words: list[str]) -> None:
@@ -79,4 +80,4 @@ def export(words: list[str]) -> None:
     write_bundle(bundle, out)
     if onnx:
         replace_file(out / ONNX, content)
-    print(out)
+    say(out)

@@ -107,8 +107,13 @@ class Status:
 
     @staticmethod
     def find(folder: Path) -> Status | None:
-        """Like `read`; None without a file."""
-        return Status.read(folder) if (folder / STATUS).exists() else None
+        """Like `read`; None without a file, and for one that a crash has left without its values: a
+        resumed run writes it anew."""
+        try:
+            read_json(folder / STATUS)
+        except (FileNotFoundError, ValueError):
+            return None
+        return Status.read(folder)
 
     def metric_label(self, metric: str) -> str:
         """What a column of metrics.csv is made of: `released`, or a diagnostic of something."""

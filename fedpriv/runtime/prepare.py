@@ -95,7 +95,7 @@ def prepare(
         exp.engine.open(specs, standing.silo_states),
         state,
         evaluation,
-        RunFacts(known, device, identity, trainer, notes, loaded.corpus.encoding),
+        RunFacts(known, device, identity, trainer, notes, corpus.encoding),
         standing,
     )
     with contextlib.ExitStack() as opened:
@@ -107,7 +107,7 @@ def prepare(
 
 def identify(exp: Experiment) -> RunIdentity:
     """The identity that `prepare` would give the run now. Creates no parties."""
-    return _planned(exp, _initial_network(exp)[0].module)[-1]
+    return _planned(exp, _initial_network(exp, "cpu")[0].module)[-1]
 
 
 def _planned(exp: Experiment, model: nn.Module) -> tuple[Corpus, Allocation, Plan, RunIdentity]:
