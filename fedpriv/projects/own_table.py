@@ -20,6 +20,7 @@ from fedpriv.data.table.infer import range_of
 from fedpriv.data.table.schema import Number, Schema, write_schema
 from fedpriv.data.table.settings import IN_THE_SCHEMA
 from fedpriv.data.table.table import Table
+from fedpriv.data.table.written import ISO, days_of
 from fedpriv.errors import require
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import build
@@ -119,7 +120,7 @@ def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
     for text in ranges:
         name, _, bounds = text.rpartition("=")
         try:
-            low, high = map(float, bounds.split(","))
+            low, high = map(_bound, bounds.split(","))
         except ValueError:
             low = high = math.nan
         sound = bool(name) and -math.inf < low < high < math.inf
@@ -144,6 +145,14 @@ def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
     return replace(
         schema, features=features, label=replace(label, range=given[outcome]), read_off=left
     )
+
+
+def _bound(text: str) -> float:
+    """A number, or the days from 1970 to a date such as 2020-12-31. NaN for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        return float(days_of([text], ISO)[0])
 
 
 def _require_ranges(schema: Schema) -> None:

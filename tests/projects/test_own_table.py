@@ -9,7 +9,7 @@ import yaml
 from command import run
 from page_blocks import ROOT, blocks
 
-from fedpriv.data.table.schema import read_schema
+from fedpriv.data.table.schema import Label, Number, Schema, read_schema
 from fedpriv.projects.own_table import with_ranges
 from fedpriv.projects.patients import csv_text
 
@@ -124,3 +124,11 @@ def test_a_line_of_the_schema_that_comes_from_elsewhere_is_no_claim(folder):
     assert "number of users" not in read_schema(file).read_off
     with pytest.raises(Exception, match="each column once"):
         with_ranges(read_schema(file), ["age=0,1", "age=0,2"])
+
+
+def test_a_date_has_a_range_of_dates():
+    admitted = Number("admitted", date="%d.%m.%Y")
+    schema = Schema((admitted,), Label("died", "classification", ("0", "1")), 5, "patient")
+    [found] = with_ranges(schema, ["admitted=2010-01-01,2020-12-31"]).features
+    assert found.range == (14610.0, 18627.0)  # numpy: days of datetime64
+    assert with_ranges(schema, ["admitted=0,2020"]).features[0].range == (0.0, 2020.0)
