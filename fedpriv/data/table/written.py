@@ -53,7 +53,8 @@ def days_of(texts: Sequence[str], form: str) -> np.ndarray:
     import pandas as pd
 
     found = pd.to_datetime(pd.Series(texts, dtype=object), format=form, errors="coerce", utc=True)
-    return ((found - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
+    known = found.dt.as_unit("us")  # of every text, whichever others the column has
+    return ((known - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
 
 
 def forms_of(texts: Sequence[str]) -> list[str]:

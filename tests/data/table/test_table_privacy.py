@@ -11,8 +11,16 @@ import fedpriv
 from fedpriv.data.embedded import Artificial
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.data.table.read import given_frame, read_cells
-from fedpriv.data.table.schema import Category, Label, Number, Schema, write_schema
+from fedpriv.data.table.schema import (
+    Category,
+    Label,
+    Number,
+    Schema,
+    read_schema,
+    write_schema,
+)
 from fedpriv.data.table.table import Table
+from fedpriv.data.table.written import days_of
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.testing import experiment
 
@@ -302,3 +310,53 @@ def test_an_epsilon_under_a_schema_needs_no_record(tmp_path):
     words = ["data=table", f"data.root={tmp_path}", "data.path=none.csv", "rounds=2"]
     table = fedpriv.epsilon(*words, "data.schema=visits.yaml")
     assert np.isfinite(table["certified"]).all()
+
+
+DATES = [
+    "2020-01-02",
+    "2020-01-02T10:00:00.123456789+02:00",
+    "1066-10-14",
+    "9999-12-31",
+    "x",
+    "2020",
+]
+OTHERS = ["01/02/2020", "31/01/2020", "1/2/20", "01/31/2020", "", "12"]
+
+
+@pytest.mark.parametrize(
+    ("form", "texts"), [("ISO8601", DATES), ("%d/%m/%Y", OTHERS), ("%m/%d/%Y", OTHERS)]
+)
+def test_a_date_is_read_alone(form, texts):
+    alone = np.concatenate([days_of([text], form) for text in texts])
+    np.testing.assert_array_equal(days_of(texts, form), alone)
+    np.testing.assert_array_equal(days_of(texts[::-1], form), alone[::-1])
+    assert np.isfinite(alone[0])
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_a_public_schema_says_how_numbers_and_dates_are_written(tmp_path, decimal):
+    """Without it, the cells of other users would decide."""
+    features = (Number("age", (0, 9000)), Number("seen", (14610, 18627), "%d/%m/%Y"))
+    schema = Schema(
+        features,
+        Label("died", "classification", classes=("0", "1")),
+        9,
+        user="patient",
+        public=True,
+        decimal=decimal,
+    )
+    (tmp_path / "schema.yaml").write_text(write_schema(schema))
+    assert read_schema(tmp_path / "schema.yaml") == schema
+
+    def first(*rows):
+        text = "\n".join(["patient;age;seen;died", "a;1,101;03/04/2020;1", *rows, ""])
+        (tmp_path / "visits.csv").write_text(text)
+        own = {"path": "visits.csv", "schema": "schema.yaml", "root": str(tmp_path)}
+        table = Table(**own, separator=";")
+        return table.records(table.path)[1].x[0].tolist()
+
+    alone = first()
+    assert alone == first("b;2,5;13/04/2020;0" if decimal == "," else "b;2.5;13/04/2020;0")
+    assert alone == first("b;7;04/03/2020;0")
+    number = {".": 1101, ",": 1.101}[decimal]
+    assert alone[0] == np.float32(number / 9000 * 2 - 1)
