@@ -69,7 +69,7 @@ def assert_equals_scipy(found, methods):
 def test_the_same_command_repeats_nothing_and_more_seeds_extend_it(tmp_path):
     assert run(*TWO, "seed=0..1", "--folder=out", cwd=tmp_path).returncode == 0
     first = result(tmp_path / "out")
-    models = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("model.safetensors")}
+    models = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("seed=*/model.safetensors")}
     assert len(models) == 4
     assert run(*TWO, "seed=0..2", "--folder", "out", cwd=tmp_path).returncode == 0
     assert {path: path.stat().st_mtime_ns for path in models} == models

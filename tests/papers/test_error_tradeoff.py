@@ -84,7 +84,7 @@ def test_tables_and_picture(tmp_path):
     figure = error_tradeoff.draw(tmp_path, title=title)
     assert len(pd.read_csv(tmp_path / "choices.csv")) == 2 * 3 * 2 + 1
     assert len(pd.read_csv(tmp_path / "gains.csv")) == 4
-    assert figure.get_suptitle() == "records of here"
+    assert figure.get_suptitle() == "records of here, 100 training records"
     assert "chosen by the training loss, which no epsilon covers" in figure.get_supxlabel()
     paper, certified, companion = figure.axes
     assert paper.get_xlabel() == "epsilon of the server, claimed"

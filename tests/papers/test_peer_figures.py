@@ -130,7 +130,7 @@ def test_accuracies_are_means_over_seeds_of_the_last_and_the_best_round(sweep):
 
 
 def test_own_and_shared_weights_are_distinguished(sweep):
-    run = next(run for run in find_runs([sweep]) if run.label == "SecureD-FL")
+    run = next(run for run in find_runs([sweep]) if run.status.label == "SecureD-FL")
     assert peer_accuracy.method(run) == "SecureD-FL"
     run.config["algo"] = {"init_weights": "shared"}
     assert peer_accuracy.method(run) == "SecureD-FL, shared weights"

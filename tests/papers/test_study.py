@@ -177,7 +177,7 @@ def test_every_method_runs_with_its_words(tmp_path):
     assert all(run is not None and np.isfinite(run.final("train_loss")) for run in runs)
     variants = [method for method in METHODS if " with " in method.name]
     assert (
-        len({run.label for run in runs}) == len(METHODS) - len(variants) + 1
+        len({run.status.label for run in runs}) == len(METHODS) - len(variants) + 1
     )  # ULDP-GROUP's label has its k
 
 
