@@ -19,6 +19,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ class Bundle:
         if self.task in (CLASSES, LOGIT) and len(set(self.classes)) != two:
             raise ValueError(f"{len(self.classes)} classes for {self.outputs} outputs")
 
-    @property
+    @cached_property
     def encoding(self) -> Encoding | None:
         """How rows of a table become features; None: records are arrays."""
         return None if self.table is None else Encoding.parsed(self.table)

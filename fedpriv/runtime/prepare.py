@@ -326,6 +326,15 @@ _latest: list[Network] = []
 run do, so that its graph and its trainer are found once."""
 
 
+def _shared(network: Network) -> Network:
+    """The network of the latest run if it is the same one; else this one, which is kept."""
+    for latest in _latest:
+        if latest.model is network.model and latest == network:
+            return latest
+    _latest[:] = [network]
+    return network
+
+
 def _initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]:
     """The network and its seeded initial weights.
 
@@ -337,8 +346,7 @@ def _initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]
     seed = exp.streams.torch_seed("initial weights")
     network = Network(exp.model, exp.data.shape, exp.data.outputs, seed)
     if device == "cpu":
-        same = [own for own in _latest if own.model is exp.model and own == network]
-        _latest[:] = [network] = same or [network]
+        network = _shared(network)
     params = flatten(network.module).double().numpy()
     stated = exp.federation.n_parameters
     name = type(exp.model).__name__

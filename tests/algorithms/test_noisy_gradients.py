@@ -254,21 +254,7 @@ def test_noise_and_rounds_for_a_budget_are_those_of_the_server(algo):
 # -- Local SGD -------------------------------------------------------------------------------------
 
 
-ALGO = LocalSgd(
-    local_steps=5,
-    batch_size=1,
-    local_lr=0.1,
-    clip=1.0,
-    noise_multiplier=0.0,
-    cohort=None,
-    participation="uniform",
-    feature_norm=None,
-    calibration="given",
-    epsilon=3.0,
-    observer="server",
-    rounds=12,
-    delta=1e-5,
-)
+ALGO = replace(LOCAL, calibration="given")
 
 
 def test_a_round_averages_models_after_a_step_a_record():

@@ -145,7 +145,7 @@ def plain_digests(words):
 
 
 def test_a_run_publishes_no_digest_that_confirms_a_guess(root, tmp_path):
-    """Whoever guesses the file, but does not hold the secret, can make these digests."""
+    """A person who guesses the file but lacks the secret can make the digests of the guess."""
     folder = trained(tmp_path / "run", root, "randomness=system")
     assert run("report", str(folder), "--out", "page.html", cwd=tmp_path).returncode == 0
     words = (*WORDS, f"data.root={root}", "randomness=system")

@@ -236,7 +236,7 @@ def test_counts_that_are_refused_at_the_start_end_the_run():
 
 
 def test_every_set_up_begins_a_session_of_its_own():
-    """Messages of an earlier one are strays then, whoever sends them again."""
+    """So that a message of an earlier session counts as a stray, even if another party sends it."""
     with prepare(experiment("aggregation=masked")) as prepared:
         names = []
         for number in (1, 2, 3):

@@ -58,7 +58,7 @@ class Loose(UldpGroup):
 
 TOO_MUCH = [
     (Quiet, "on a message of silo0 .* declares at least"),
-    (Loose, "from the file to the noise: user, add/remove: 1\d.* times the distance"),
+    (Loose, r"from the file to the noise: user, add/remove: 1\d.* times the distance"),
 ]
 
 
