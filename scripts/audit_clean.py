@@ -2,7 +2,7 @@
 
 `python -m scripts.audit_clean FILE [audits] [seconds]` appends one line per audit to FILE, and goes
 on where FILE ends. Every audit has another setting or seed. A bound is wrong with a probability of
-at most 1 - `CONFIDENCE`, and the premises of one unit with at most `LEVEL`. The exit code is 1 if,
+at most 1 - `CONFIDENCE`, and its premises with at most `LEVEL`. The exit code is 1 if,
 at a level of 0.1 %, there are too many alarms for that.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from scipy.stats import binom
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, audit
-from fedpriv.audit.premises import LEVEL
 from fedpriv.audit.trials import Effort
 from fedpriv.testing import experiment
+from fedpriv.testing.premise import LEVEL
 
 GIVEN = "algo.calibration=given algo.noise_multiplier=1"
 SETTINGS = (
@@ -64,7 +64,7 @@ def main() -> None:
     # Observers of one run see nearly the same noise: their bounds are wrong together.
     refuted = sum(int(line["refuted"]) > 0 for line in lines)
     broken = sum(int(line["broken"]) > 0 for line in lines)
-    rates = 3 * (1 - CONFIDENCE), 2 * LEVEL
+    rates = 3 * (1 - CONFIDENCE), LEVEL
     chances = [
         binom.sf(alarms - 1, len(lines), rate) for alarms, rate in zip((refuted, broken), rates)
     ]

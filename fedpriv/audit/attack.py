@@ -20,18 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedpriv.audit.canary import Canaries
-from fedpriv.audit.observation import (
-    Difference,
-    Observations,
-    ObservedRun,
-    PlanChange,
-    noiseless,
-    observed_round,
-    without_plan_noise,
-    without_randomness,
-)
+from fedpriv.audit.canary_run import CanaryRun, noiseless, without_randomness
 from fedpriv.rounds.state import State
 from fedpriv.testing.event_parameters import inclusion
+from fedpriv.testing.observation import (
+    Difference,
+    Observations,
+    PlanChange,
+    observed_round,
+    without_plan_noise,
+)
 
 Serial = tuple[int, int]
 """A query's round and its index in the round."""
@@ -94,8 +92,8 @@ class Attack:
 
     canaries: Canaries
     rounds: int
-    run: ObservedRun
-    quiet_run: ObservedRun | None
+    run: CanaryRun
+    quiet_run: CanaryRun | None
     references: dict[Serial, Reference]
     sampling: dict[str, tuple[float, float]]
     resumes: bool = False
@@ -116,38 +114,15 @@ class Attack:
         """What each score of a canary adds up."""
         return (ALL_ROUNDS, *(f"round {number}" for number in self.single_rounds))
 
-    @property
-    def system(self) -> bool:
-        """Whether noise comes from the operating system, so that a repeated round is charged
-        again."""
-        return self.run.prepared.plan.streams.system
-
-    def noiseless_run(self) -> ObservedRun:
+    def noiseless_run(self) -> CanaryRun:
         """A further run of the same experiment, without noise."""
-        return ObservedRun(self.canaries, without_plan_noise(self.run.change), self.run.colluders)
+        return CanaryRun(self.canaries, without_plan_noise(self.run.change), self.run.colluders)
 
     def projected(self, name: str, serial: Serial, vectors: np.ndarray) -> np.ndarray | None:
         """(n,): an observer's vectors (silos, d) in the directions of those canaries that the
         observer can see in this query, in units of the longest. None if there are none."""
         directions = self.references[serial].directions[name]
         return _scaled((directions * vectors).sum(axis=(1, 2)), (directions**2).sum(axis=(1, 2)))
-
-    def coordinates(
-        self, name: str, serial: Serial, vectors: np.ndarray, visible: float
-    ) -> np.ndarray:
-        """(m,): the coordinates of an observer's vectors (silos, d) that canaries move, each in
-        units of the longest such move.
-
-        visible: least move of a coordinate, relative to the longest.
-        """
-        moved = np.abs(self.references[serial].directions[name]).max(axis=0)
-        there = moved > visible * moved.max()
-        return np.asarray(vectors[there] / moved[there])
-
-    def projected_sum(self, serial: Serial, vector: np.ndarray) -> np.ndarray | None:
-        """The same for a vector (d,) that is a part of a sum."""
-        directions = next(iter(self.references[serial].directions.values())).sum(axis=1)
-        return _scaled(directions @ vector, (directions**2).sum(axis=1))
 
     def close(self) -> None:
         """End the runs."""
@@ -162,9 +137,9 @@ class Attack:
         (k, m), one for each of `metrics`.
         """
         present = np.random.default_rng(trial).random(len(self.canaries)) < 0.5
-        state = self.run.restart(present, trial)
+        state = self.run.enter(present, trial)
         if self.quiet_run:
-            self.quiet_run.restart(np.zeros_like(present), trial)
+            self.quiet_run.enter(np.zeros_like(present), trial)
         observers = self.references[min(self.references)].directions
         shape = len(present), len(self.metrics)
         scores = {name: np.zeros(shape) for name in observers}
@@ -232,7 +207,7 @@ def prepared_attack(
     silos = range(canaries.allocation.n_silos)
     names = tuple(f"silo{silo}" for silo in silos if silo != canaries.silo)
     colluders = names[len(names) - min(colluding, len(names)) :]
-    quiet_run = ObservedRun(canaries, without_plan_noise(change), colluders)
+    quiet_run = CanaryRun(canaries, without_plan_noise(change), colluders)
     # Other units may train on different records in each round. If there are none, one round shows
     # all rounds.
     alike = canaries.original.rounds_alike
@@ -255,7 +230,7 @@ def prepared_attack(
         references |= {(number, index): references[shown, index] for _, index in [*references]}
     if not adapts:
         quiet_run.session.close()
-    run = ObservedRun(canaries, change, colluders)
+    run = CanaryRun(canaries, change, colluders)
     return Attack(canaries, rounds, run, quiet_run if adapts else None, references, sampling)
 
 
@@ -272,7 +247,7 @@ def _longest_of_rounds(references: dict[Serial, Reference]) -> dict[Serial, Refe
 
 
 def _references(
-    canaries: Canaries, quiet_run: ObservedRun, without: dict[Serial, Observations], rounds: int
+    canaries: Canaries, quiet_run: CanaryRun, without: dict[Serial, Observations], rounds: int
 ) -> dict[Serial, Reference]:
     """What is known of each query of the rounds. without: observations without canaries."""
     queries = quiet_run.prepared.queries(1)

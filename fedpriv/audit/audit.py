@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,20 +14,25 @@ from fedpriv.audit.attack import ALL_ROUNDS
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
-from fedpriv.audit.file_premises import file_premises
-from fedpriv.audit.premises import Premise, premises
+from fedpriv.audit.premises import Unit, file_premises, inclusion_premises, run_noise
 from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.rounds.plan import Plan
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.event_parameters import inclusion
+from fedpriv.testing.premise import Premise, sharing_level
 
 CONFIDENCE = 0.95
 """Confidence of each lower bound."""
 PREMISE_SHARE = 0.5
-"""Time that the measurement of premises takes, as a share of that of the trials."""
-FILE_SHARE = 0.25
-"""The same for the distances of units of the file."""
+"""Time that the measurement of samples takes, as a share of that of the trials."""
+NOISE_SHARE = 1.0
+"""The same for noise, in processor time."""
+FILE_SHARE = 0.125
+"""The same for the distances of units of each file."""
+NOISE_VALUES = 70
+"""Noise values for each trial: with 3000 trials a standard deviation is known to 0.16 %."""
 QUICK = Effort(20.0, 3000)
 THOROUGH = Effort(300.0, 30_000)
 
@@ -185,38 +190,63 @@ def audited(
     progress.stage(f"{exp.algo.label}: accounting")
     units = subjects(exp, colluding)
     share = replace(effort, seconds=effort.seconds / len(units))
-    progress.stage("distances from the file to the noise", share.seconds * FILE_SHARE)
-    of_file = file_premises(exp, units[0].plan, share.seconds * FILE_SHARE)
+    premises = measured_premises(exp, units, share, colluding, progress)
     found = []
     for subject in units:
         evidence = attack(subject, share)
-        progress.stage(f"{subject.unit}: premises", share.seconds * PREMISE_SHARE)
-        measured = [
-            *of_file.get((subject.unit, subject.adjacency), []),
-            *measured_premises(exp, subject, share, colluding),
-        ]
         for row in subject.rows:
-            own = tuple(p for p in measured if p.observer in ("", row.observer))
+            about = None, _protected(row)
+            own = tuple(
+                one for of, one in premises if of in about and one.observer in ("", row.observer)
+            )
             known = vars(row) | evidence(row)
             found.append(AuditRow(**known, algorithm=exp.algo.label, premises=own))
     return found
 
 
 def measured_premises(
-    exp: Experiment, subject: Subject, effort: Effort, colluding: int
-) -> list[Premise]:
-    """What the certificates of a subject assume; nothing where nothing is certified."""
-    if not any(math.isfinite(row.certified) for row in subject.rows):
+    exp: Experiment,
+    units: list[Subject],
+    effort: Effort,
+    colluding: int,
+    progress: AuditProgress,
+) -> list[tuple[Unit | None, Premise]]:
+    """What all certificates assume, with the unit that a premise is about; None: all units."""
+    plan = units[0].plan
+    finite = [one for one in units if any(math.isfinite(row.certified) for row in one.rows)]
+    if not finite:
         return []
-    about = subject.unit, subject.adjacency, subject.group
-    events = {
-        query.serial: [e for e in query.events if _protected(e) == about]
-        for number in range(1, subject.rounds + 1)
-        for query in exp.algo.queries(number, subject.plan)
-    }
-    with closing(first_attack(exp, subject.plan, subject.events, colluding)) as attack:
-        seconds = effort.seconds * PREMISE_SHARE
-        return premises(attack, events, seconds=seconds, values=effort.trials)
+    seconds = effort.seconds
+    progress.stage("distances from the file to the noise", seconds * FILE_SHARE)
+    found: list[tuple[Unit | None, Premise]] = [*file_premises(exp, plan, seconds * FILE_SHARE)]
+    progress.stage("noise", seconds * NOISE_SHARE)
+    values = NOISE_VALUES * effort.trials
+    noise = run_noise(exp, plan, colluding=colluding, seconds=seconds * NOISE_SHARE, values=values)
+    found += ((None, one) for one in noise)
+    found += sample_premises(exp, finite, effort, colluding, progress)
+    shared = sharing_level(one for _, one in found)
+    return list(zip((about for about, _ in found), shared))
+
+
+def sample_premises(
+    exp: Experiment, units: list[Subject], effort: Effort, colluding: int, progress: AuditProgress
+) -> Iterator[tuple[Unit, Premise]]:
+    """How often units are in samples, for all units that are sampled."""
+    plan = units[0].plan
+    seconds = effort.seconds * PREMISE_SHARE
+    for subject in units:
+        about = subject.unit, subject.adjacency, subject.group
+        events = {
+            query.serial: [e for e in query.events if _protected(e) == about]
+            for number in range(1, subject.rounds + 1)
+            for query in exp.algo.queries(number, plan)
+        }
+        if all(inclusion(event)[0] == 1 for own in events.values() for event in own):
+            continue
+        progress.stage(f"{subject.unit}: samples", seconds)
+        with closing(first_attack(exp, plan, subject.events, colluding)) as attack:
+            samples = inclusion_premises(attack, events, seconds=seconds, values=effort.trials)
+            yield from ((about, one) for one in samples)
 
 
 def _protected(about: EpsilonRow | Event) -> tuple[str, str, str]:

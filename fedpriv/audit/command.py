@@ -32,6 +32,7 @@ from fedpriv.reports.number_table import write_records
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
+from fedpriv.testing.premise import power_lines
 from fedpriv.util.consoles import HarmlessConsole
 from fedpriv.util.printing import say
 
@@ -133,6 +134,8 @@ def show(console: Console, rows: list[AuditRow], delta: float) -> None:
     if measured:
         broken = sum(premise.alarm for premise in dict.fromkeys(measured))
         console.print(f"{len(dict.fromkeys(measured))} premises measured, {broken} refuted")
+        for line in power_lines(measured):
+            console.print(line)
     if one_run:
         console.print("any: bound for any mechanism. estimate: a Gaussian fit, not a bound.")
         for row in rows:

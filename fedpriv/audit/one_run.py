@@ -1,7 +1,7 @@
 """The audit in one run: coins decide which of many canaries are present, and an attacker guesses
 the coins from what an observer sees.
 
-Parties, messages, bounds, noise shares and sums are those of the run (`fedpriv.audit.observation`).
+Parties, messages, bounds, noise shares and sums are those of the run.
 Subtract from an observation what a run without canaries and noise shows, and project the rest on
 each canary's direction. Scores of all rounds are summed. As in every audit, the observer knows
 everything but the coins, the noise, and the sample if it is hidden from it.
@@ -16,24 +16,17 @@ import numpy as np
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.audit.audit import CONFIDENCE, AuditRow, Evidence, Subject, audited
 from fedpriv.audit.bounds import guess_bound
+from fedpriv.audit.canary_run import CanaryRun, noiseless, with_noise_of, without_randomness
 from fedpriv.audit.candidates import bounds_whole_silos, in_group, most_in_group
 from fedpriv.audit.epsilon_estimate import estimated_epsilon
 from fedpriv.audit.families import sampling_of
 from fedpriv.audit.guessing import best_number
-from fedpriv.audit.observation import (
-    Observations,
-    ObservedRun,
-    noiseless,
-    observed_round,
-    with_noise_of,
-    without_plan_noise,
-    without_randomness,
-)
 from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_canaries
 from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort
 from fedpriv.errors import require
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.observation import Observations, observed_round, without_plan_noise
 
 QUICK_CANARIES = 400
 THOROUGH_CANARIES = 4000
@@ -115,12 +108,12 @@ def _signals(
     scores = {row.observer: np.zeros(len(coins)) for row in subject.rows}
     projections = {name: np.zeros(len(coins)) for name in scores}
     with (
-        ObservedRun(known, change, colluders) as run,
-        ObservedRun(known, without_plan_noise(change), colluders) as quiet_run,
+        CanaryRun(known, change, colluders) as run,
+        CanaryRun(known, without_plan_noise(change), colluders) as quiet_run,
     ):
         lengths = _lengths(exp, known, quiet_run) if sampling else {}
-        state = run.restart(coins, seed)
-        quiet_run.restart(np.zeros_like(coins), seed)
+        state = run.enter(coins, seed)
+        quiet_run.enter(np.zeros_like(coins), seed)
         for number in range(1, exp.options.rounds + 1):
             for difference in observed_round(run, quiet_run, number, state):
                 state = difference.state
@@ -136,7 +129,7 @@ def _signals(
 
 
 def _projections(
-    known: OrthogonalCanaries, rest: np.ndarray, silos: tuple[str, ...], run: ObservedRun
+    known: OrthogonalCanaries, rest: np.ndarray, silos: tuple[str, ...], run: CanaryRun
 ) -> np.ndarray:
     """(m,): projections of vectors (k, size) on the canaries' directions.
 
@@ -149,9 +142,7 @@ def _projections(
     return np.asarray((known.directions @ rest.T * holds).sum(axis=1))
 
 
-def _lengths(
-    exp: Experiment, known: OrthogonalCanaries, quiet_run: ObservedRun
-) -> dict[str, float]:
+def _lengths(exp: Experiment, known: OrthogonalCanaries, quiet_run: CanaryRun) -> dict[str, float]:
     """By observer: the median change of an observation by a canary's presence.
 
     Measured in a noiseless round with coins that are independent of those of the audit.

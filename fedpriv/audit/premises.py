@@ -1,18 +1,19 @@
-"""What a certificate assumes of noise and samples, measured on the run's own path.
+"""What a certificate assumes of distances, noise and samples, measured on the run's own path.
 
 A certificate of many releases rests on more than one round:
 
-- Noise: in every round, an observer faces at least as much noise as that round's event says,
-  relative to the distance by which one unit moves the release. What the observer knows of the noise
-  is subtracted first. That is measured in the directions of all canaries together, and in the
-  coordinate with the least noise for what a canary moves there.
-- Independence: the noise of one silo in one round says nothing about any other noise.
+- Distance: no unit of the run's file moves what is given to the noise by more than is charged, nor
+  does any of a file in which all reach their bounds (`fedpriv.testing.sensitivity`). Canaries have
+  records of their own, so no attack sees what reading, allocation and truncation make of the file.
+- Noise: in every round, silo and coordinate there is as much as events say, of the right shape, and
+  independent of all other noise. What an observer knows is subtracted first. It is measured on the
+  run's own data and network (`fedpriv.testing.noise`).
 - Repetition: a round that is done again after a resume has the same bits, so that it is charged
   once. With noise of the operating system it is charged again, and its noise must be fresh.
 - Inclusion: a unit is in a sample no more often than the event says, independently in each round.
+  That is measured on canaries.
 
-Each is a test of a hypothesis, on runs with canaries. A measurement can refute a certificate. It
-proves no epsilon.
+Each is a test of a hypothesis. A measurement can refute a certificate. It proves no epsilon.
 """
 
 from __future__ import annotations
@@ -21,108 +22,139 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
-from scipy.stats import binom, chi2, pearsonr
+from scipy.stats import binom
 
 from fedpriv.accountants.events import Event
+from fedpriv.aggregation.plain import Plain
 from fedpriv.audit.attack import Attack, Serial
-from fedpriv.audit.observation import ObservedRun, noiseless, observed_round, without_noise
+from fedpriv.audit.canary_run import CanaryRun, noiseless, with_noise_of
 from fedpriv.certificates.request import turn_of
+from fedpriv.engines.inprocess import InProcess
 from fedpriv.parties.party import silo_name
-from fedpriv.rounds.state import State
-from fedpriv.testing.event_parameters import inclusion, noise_multiplier
+from fedpriv.rounds.plan import Plan
+from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.event_parameters import inclusion
+from fedpriv.testing.neighbouring_files import extreme
+from fedpriv.testing.noise import noise_premises
+from fedpriv.testing.observation import without_noise
+from fedpriv.testing.premise import Premise, too_often
+from fedpriv.testing.sensitivity import distances, longest_contribution
 
-LEVEL = 1e-4
-"""Probability that the premises of a certificate that holds raise an alarm, over all of them."""
+UNITS = 20
+"""Users, and records, that differ in the file, one at a time, if time allows."""
+ROUNDED = 1e-4
+"""Share of a distance that counts as rounding: accelerators may add in any order."""
+MOST_ROUNDS = 30
+"""Most rounds whose noise is measured."""
 MAX_VALUES = 4000
-"""Noise values of a round: a standard deviation is then known to 1.1 %."""
+"""Units whose draws are counted: shares of a half are then known to 0.8 %."""
 MIN_RUNS = 8
-"""Runs that are measured, whatever time they take."""
-MAX_NOISES = 60
-"""Most noises, of rounds and silos, that are compared pair by pair."""
+"""Runs whose draws are counted, whatever time they take."""
 FIRST_RUN = 2**38
-"""Number of the first run, the seed of its noise and samples."""
+"""Number of the first of these runs, the seed of its samples."""
 VISIBLE = 0.01
 """Share of the longest canary that counts as more than rounding."""
 
+Unit = tuple[str, str, str]
+"""Unit, adjacency and group of users of a certificate."""
 
-@dataclass(frozen=True)
-class Premise:
-    """One assumption of a certificate, measured.
 
-    observer: the observer; "" for an assumption of every observer's certificate.
-    name: what is measured, and where.
-    measured: the measured value.
-    assumed: the value that the certificate assumes.
-    chance: probability of a measurement as bad as this one if the assumption holds.
-    tests: number of measurements that share `LEVEL`.
+def file_premises(
+    exp: Experiment, plan: Plan, seconds: float, units: int = UNITS
+) -> Iterator[tuple[Unit | None, Premise]]:
+    """Measure the distances of all units that certificates describe, and the longest contribution;
+    None: the premise is about all units.
+
+    plan: plan of the audited run.
+    seconds: time for each unit, adjacency and file; one neighbouring file is compared in any case.
+    units: users, and records, that differ in each file.
     """
-
-    observer: str
-    name: str
-    measured: float
-    assumed: float
-    chance: float
-    tests: int = 1
-
-    @property
-    def alarm(self) -> bool:
-        """Whether the measurement refutes the assumption."""
-        return self.chance * self.tests < LEVEL
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: measured {self.measured:.4g}, the certificate assumes {self.assumed:.4g}"
-        )
+    quick = _fast(exp, plan)
+    rounds = min(2, exp.options.rounds)
+    for file in (quick, extreme(quick)):
+        yield from ((None, one) for one in longest_contribution(file, rounds, ROUNDED))
+        for one in distances(file, users=units, records=units, rounds=rounds, seconds=seconds):
+            if one.certified:
+                yield (one.target.unit, one.target.adjacency, one.group), one.premise(ROUNDED)
 
 
-@dataclass
-class _Noises:
-    """Noises in the directions of canaries, in units of the longest canary.
+def run_noise(
+    exp: Experiment, plan: Plan, *, colluding: int, seconds: float, values: int
+) -> Iterator[Premise]:
+    """Measure the noise of the audited run.
 
-    seen: the noise that hides canaries, by observer and query.
-    coordinates: the noise of each coordinate that a canary moves, in units of the longest such move
-        of any canary, by observer and query.
-    of_silos: a silo's own noise, by query and silo, and by the number of the run: a silo is not in
-        every sum.
+    plan: its plan, in which observers know the shares of `colluding` silos.
+    seconds: processor time.
+    values: noise values of silos or steps that are enough.
     """
+    quick = _fast(exp, plan)
+    known = with_noise_of(plan)
 
-    seen: dict[tuple[str, Serial], list[np.ndarray]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    coordinates: dict[tuple[str, Serial], list[np.ndarray]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    of_silos: dict[tuple[Serial, str], dict[int, np.ndarray]] = field(
-        default_factory=lambda: defaultdict(dict)
+    def change(own: Plan) -> Plan:
+        same = quick.aggregation == exp.aggregation
+        return replace(known(own), threat_model=(plan if same else own).threat_model)
+
+    silos = range(exp.allocator.n_silos)
+    colluders = tuple(map(silo_name, silos[-min(colluding, len(silos)) :]))
+    rounds = min(exp.options.rounds, MOST_ROUNDS)
+    yield from noise_premises(
+        quick, change, seconds=seconds, values=values, rounds=rounds, colluders=colluders
     )
 
 
-def premises(
+def _fast(exp: Experiment, plan: Plan) -> Experiment:
+    """The experiment in this process, with sums in the clear where the protocol is slow: they are
+    the same."""
+    slow = bool(exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation))
+    return replace(exp, engine=InProcess(), aggregation=Plain() if slow else exp.aggregation)
+
+
+def inclusion_premises(
     attack: Attack, events: Mapping[Serial, list[Event]], *, seconds: float, values: int
-) -> list[Premise]:
-    """Measure what the certificates of one unit assume.
+) -> Iterator[Premise]:
+    """Measure how often canaries are in samples, and whether afresh in each round.
 
     attack: the canaries, and what they contribute to each query.
     events: the events of each query that describe the unit.
     seconds: time for the runs; `MIN_RUNS` are measured in any case.
-    values: number of noise values of a round; `MAX_VALUES` are enough.
+    values: number of units whose draws are counted; `MAX_VALUES` are enough.
     """
     silo = attack.canaries.silo
-    own = {serial: [e for e in group if _describes(e, silo)] for serial, group in events.items()}
-    wanted = min(values, MAX_VALUES)
-    runs = max(MIN_RUNS, -(-wanted // len(attack.canaries)))
-    with ExitStack() as stack:
-        quiet = stack.enter_context(attack.noiseless_run())
-        found = [
-            *_inclusion(attack, quiet, own, seconds, runs),
-            *_noise(attack, quiet, own, seconds, runs),
-        ]
-    return [replace(premise, tests=len(found)) for premise in found]
+    drawn = {
+        serial: least
+        for serial, group in events.items()
+        if (
+            least := min(
+                (inclusion(one) for one in group if _describes(one, silo)), default=(1.0, 1)
+            )
+        )[0]
+        < 1
+    }
+    if not drawn:
+        return
+    runs = max(MIN_RUNS, -(-min(values, MAX_VALUES) // len(attack.canaries)))
+    with attack.noiseless_run() as quiet:
+        counts = _counts(attack, quiet, drawn, seconds, runs)
+    for serial, found in counts.items():
+        rate, draws = drawn[serial]
+        name = f"share of round {serial[0]}'s draws that take a unit"
+        yield too_often("", name, int(found.sum()), len(found) * draws, rate)
+        name = f"share of round {serial[0]}'s samples that include a unit"
+        ever = -math.expm1(draws * math.log1p(-rate))
+        yield too_often("", name, int((found > 0).sum()), len(found), ever)
+    numbers = sorted(counts)
+    for one, other in pairwise(numbers):
+        if len(counts[one]) != len(counts[other]):
+            continue
+        often = [_more_than_half(*drawn[serial]) for serial in (one, other)]
+        both = (counts[one] >= often[0][0]) & (counts[other] >= often[1][0])
+        chance = often[0][1] * often[1][1]
+        name = f"share of units that are often drawn in rounds {one[0]} and {other[0]}"
+        yield too_often("", name, int(both.sum()), len(both), chance)
 
 
 def _describes(event: Event, silo: int | None) -> bool:
@@ -143,176 +175,6 @@ def _numbers(seconds: float, runs: int) -> Iterator[int]:
         yield FIRST_RUN + number
 
 
-# -- noise -----------------------------------------------------------------------------------------
-
-
-def _noise(
-    attack: Attack,
-    quiet: ObservedRun,
-    events: Mapping[Serial, list[Event]],
-    seconds: float,
-    runs: int,
-) -> Iterator[Premise]:
-    noises = _Noises()
-    change = 0.0
-    for number in _numbers(seconds, runs):
-        change = max(change, _run(attack, quiet, number, noises))
-    for (observer, serial), parts in noises.seen.items():
-        known = np.stack(noises.coordinates[observer, serial])
-        yield from _enough(observer, serial, np.concatenate(parts), known, events.get(serial, []))
-    yield from _independence(noises.of_silos)
-    if not attack.system:
-        chance = 0.0 if change > VISIBLE else 1.0
-        yield Premise("", "change of a round that is done again", change, 0.0, chance)
-
-
-def _run(attack: Attack, quiet: ObservedRun, trial: int, noises: _Noises) -> float:
-    """Add the noise of a run without canaries, whose last round is done again.
-
-    Returns by how much the repeated round differs, in units of the longest canary.
-    """
-    run = attack.run
-    nobody = np.zeros(len(attack.canaries), dtype=bool)
-    state = run.restart(nobody, trial)
-    quiet.restart(nobody, trial)
-    for number in range(1, attack.rounds + 1):
-        checkpoints = run.prepared.arrays(state), quiet.prepared.arrays(state)
-        state, last = _round(attack, quiet, number, state, noises, trial=trial)
-    again = run.resume(checkpoints[0])
-    quiet.resume(checkpoints[1])
-    # Fresh noise of a repeated round is charged, and measured, as that of a further round.
-    noises = noises if attack.system else _Noises()
-    _, repeated = _round(attack, quiet, attack.rounds, again, noises, trial=trial, again=True)
-    return max(
-        (float(np.abs(last[key] - repeated[key]).max()) for key in last.keys() & repeated.keys()),
-        default=0.0,
-    )
-
-
-def _round(
-    attack: Attack,
-    quiet: ObservedRun,
-    number: int,
-    state: State,
-    noises: _Noises,
-    *,
-    trial: int,
-    again: bool = False,
-) -> tuple[State, dict[tuple[str, Serial], np.ndarray]]:
-    """Add the noise of a round. Returns the state after it, and the noise by observer and query.
-
-    trial: number of the run.
-    again: whether the round is done for the second time; its queries then count as further ones.
-    """
-    found: dict[tuple[str, Serial], np.ndarray] = {}
-    for difference in observed_round(attack.run, quiet, number, state):
-        serial, state = difference.query.serial, difference.state
-        for name, noise in difference.vectors.items():
-            x = attack.projected(name, serial, noise)
-            if x is not None:
-                found[name, serial] = x
-                noises.seen[name, serial].append(x)
-                alone = attack.coordinates(name, serial, noise, VISIBLE)
-                noises.coordinates[name, serial].append(alone)
-        place = (serial[0], ~serial[1]) if again else serial
-        for name in difference.silos:
-            own = attack.run.taps[name].message - quiet.taps[name].message
-            x = attack.projected_sum(serial, own)
-            if x is not None and np.any(x):
-                noises.of_silos[place, name][trial] = x
-    return state, found
-
-
-def _enough(
-    observer: str,
-    serial: Serial,
-    x: np.ndarray,
-    coordinates: np.ndarray,
-    events: list[Event],
-) -> Iterator[Premise]:
-    """Whether noise is as an event says.
-
-    x: (n,) in units of the distance that a unit moves.
-    coordinates: (runs, m) of single coordinates, each in units of the distance that a unit moves
-        it. An observer who looks at one alone learns no more than from all of them.
-    """
-    declared = [noise for e in events if e.observer == observer and (noise := noise_multiplier(e))]
-    finite = [noise for noise in declared if math.isfinite(noise)]
-    if not finite or len(finite) < len(declared):
-        return
-    needed = max(finite)
-    chance = float(chi2.cdf((x**2).sum() / needed**2, len(x)))
-    name = f"noise of round {serial[0]} over the distance that a unit moves it"
-    yield Premise(observer, name, float(np.sqrt(np.mean(x**2))), needed, chance)
-    runs, numbers = coordinates.shape
-    least = float((coordinates**2).sum(axis=0).min())
-    chance = min(1.0, numbers * float(chi2.cdf(least / needed**2, runs)))
-    name = f"noise of round {serial[0]} in one coordinate, over the distance that a unit moves it"
-    yield Premise(observer, name, math.sqrt(least / runs), needed, chance)
-
-
-def _independence(
-    noises: Mapping[tuple[Serial, str], Mapping[int, np.ndarray]],
-) -> Iterator[Premise]:
-    """Whether noises (n,) of queries and silos, by run, are uncorrelated."""
-    found = list[tuple[float, float, str]]()
-    for one, other in combinations(list(noises)[:MAX_NOISES], 2):
-        runs = [run for run in noises[one] if run in noises[other]]
-        if not runs:
-            continue
-        x, y = (np.concatenate([noises[key][run] for run in runs]) for key in (one, other))
-        if len(x) == len(y) >= 4 and x.std() > 0 and y.std() > 0:
-            r, chance = pearsonr(x, y)
-            found.append((float(chance), abs(float(r)), f"{_place(one)} and {_place(other)}"))
-    if found:
-        chance, r, places = min(found)
-        chance = min(1.0, len(found) * chance)
-        yield Premise("", f"correlation of the noise of {places}", r, 0.0, chance)
-
-
-def _place(key: tuple[Serial, str]) -> str:
-    (round, place), silo = key
-    again = " done again" if place < 0 else ""
-    return f"{silo} in round {round}{again}"
-
-
-# -- inclusion -------------------------------------------------------------------------------------
-
-
-def _inclusion(
-    attack: Attack,
-    quiet: ObservedRun,
-    events: Mapping[Serial, list[Event]],
-    seconds: float,
-    runs: int,
-) -> Iterator[Premise]:
-    """Whether canaries are in samples as often as events say, and afresh in each round."""
-    drawn = {
-        serial: least
-        for serial, group in events.items()
-        if (least := min(map(inclusion, group), default=(1.0, 1)))[0] < 1
-    }
-    if not drawn:
-        return
-    counts = _counts(attack, quiet, drawn, seconds, runs)
-    for serial, found in counts.items():
-        rate, draws = drawn[serial]
-        name = f"share of round {serial[0]}'s draws that take a unit"
-        yield _too_often("", name, int(found.sum()), len(found) * draws, rate)
-        name = f"share of round {serial[0]}'s samples that include a unit"
-        ever = -math.expm1(draws * math.log1p(-rate))
-        yield _too_often("", name, int((found > 0).sum()), len(found), ever)
-    numbers = sorted(counts)
-    for one, other in pairwise(numbers):
-        if len(counts[one]) != len(counts[other]):
-            continue
-        often = [_more_than_half(*drawn[serial]) for serial in (one, other)]
-        both = (counts[one] >= often[0][0]) & (counts[other] >= often[1][0])
-        chance = often[0][1] * often[1][1]
-        name = f"share of units that are often drawn in rounds {one[0]} and {other[0]}"
-        yield _too_often("", name, int(both.sum()), len(both), chance)
-
-
 def _more_than_half(rate: float, draws: int) -> tuple[int, float]:
     """The smallest number of draws, from 1 on, that at most half of all units reach, and the share
     of units that reach it."""
@@ -320,15 +182,9 @@ def _more_than_half(rate: float, draws: int) -> tuple[int, float]:
     return least, float(binom.sf(least - 1, draws, rate))
 
 
-def _too_often(observer: str, name: str, hits: int, draws: int, rate: float) -> Premise:
-    """Whether hits are more frequent than a rate allows."""
-    chance = float(binom.sf(hits - 1, draws, rate)) if hits <= draws else 0.0
-    return Premise(observer, name, hits / draws, rate, chance)
-
-
 def _counts(
     attack: Attack,
-    quiet: ObservedRun,
+    quiet: CanaryRun,
     drawn: Mapping[Serial, tuple[float, int]],
     seconds: float,
     runs: int,
@@ -350,7 +206,7 @@ def _counts(
     return found
 
 
-def _contributions(attack: Attack, quiet: ObservedRun, trial: int) -> dict[Serial, np.ndarray]:
+def _contributions(attack: Attack, quiet: CanaryRun, trial: int) -> dict[Serial, np.ndarray]:
     """What canaries contribute to each query of one noiseless run, (n,) in units of the longest.
     Every round begins with the first state."""
     present, absent = (

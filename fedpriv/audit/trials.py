@@ -10,9 +10,9 @@ import numpy as np
 
 from fedpriv.accountants.events import REPLACE, Event
 from fedpriv.audit.attack import Attack, prepared_attack
+from fedpriv.audit.canary_run import with_noise_of
 from fedpriv.audit.candidates import candidates
 from fedpriv.audit.families import sampling_of
-from fedpriv.audit.observation import with_noise_of
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import Experiment
 

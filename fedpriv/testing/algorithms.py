@@ -2,50 +2,46 @@
 
 The central check is one inequality. A query's event declares a noise multiplier z: the noise of the
 released sum has at least z times the standard deviation of the distance by which one unit moves the
-sum. Both sides are measured:
+sum. Both sides are compared with what the certificate charges:
 
-- the noise: sums with noise against the same sums without it, in several rounds and over several
-  seeds. The noise of one round must say nothing about that of another;
-- the distance: sums without noise, with and without a unit.
+- the noise, in many rounds and runs (`fedpriv.testing.noise`): how much there is in every round,
+  silo, tensor and coordinate, its shape, and whether it is independent of all other noise;
+- the distance (`fedpriv.testing.sensitivity`): units of the file are deleted or get other content,
+  and all stages run again, on a file as it is and on one in which every unit reaches its bound.
 
-If an observer sees messages and its event describes one silo, that silo's message is checked too.
-Two more checks begin at the file: units are deleted or get other content, and all stages run again.
-What differs behind the stages is compared with the stability that they declare, and what differs
-before the noise with what the certificate charges.
-
-A measurement on one data set can refute a declaration. It cannot prove it for all data.
+All measurements share one probability of a false alarm. The report says which errors of noise,
+bounds and samples would have been found. A measurement on small data can refute a declaration. It
+cannot prove it for all data.
 
 >>> from fedpriv.testing import check_algorithm, experiment
 >>> algo = experiment("algo=uldp_avg", "algo.noise_multiplier=1", "preset.n_users=8").algo
 >>> report = check_algorithm(algo)
 >>> report.checked
-('weights', 'rounds', 'stability', 'file', 'update: user, add/remove')
+('weights', 'rounds', 'stability', 'events', 'file', 'update: user, add/remove')
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.runtime import PreparedRun, prepare
+from fedpriv.runtime import PreparedRun, allocate, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.allocators import check_stability
-from fedpriv.testing.conformance import demand
-from fedpriv.testing.event_parameters import noise_multiplier
+from fedpriv.testing.conformance import ConformanceError, demand
 from fedpriv.testing.experiments import SMALL, experiment
-from fedpriv.testing.noise_checks import (
-    check_independence,
-    check_noise,
-    declarations,
-    measured_noise,
-    senders,
-)
-from fedpriv.testing.sensitivity import distances
+from fedpriv.testing.neighbouring_files import extreme
+from fedpriv.testing.noise import declarations, noise_premises
+from fedpriv.testing.premise import Premise, power_lines, sharing_level
+from fedpriv.testing.sensitivity import EXACT, distances, longest_contribution
 
+TENSORS = ("model=mlp", "model.hidden=[32]")
+"""A network with four tensors, unless the words name another."""
+ROUNDS = 8
+"""Rounds of a run, unless the words name a number."""
 NEIGHBOURS = 3
 """Users, and records, that differ in the file, one at a time."""
 
@@ -56,19 +52,22 @@ class ConformanceReport:
 
     checked: names of the rules, and each measured declaration by query, unit and adjacency.
     declared: declarations of noise that the measurement cannot judge, by unit and mechanism.
+    power: lines about the smallest errors that would have been found.
     """
 
     checked: tuple[str, ...]
     declared: tuple[str, ...]
+    power: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A line for each rule, and a last one with the result."""
-        rules = {rule.__name__.strip("_"): rule.__doc__ or "" for rule in _rules()}
+        rules = {rule.__name__.strip("_"): rule.__doc__ or "" for rule in (*_rules(), _file)}
         lines = [
             f"passed: {rules.get(name, f'The added noise is what the certificate says: {name}.')}"
             for name in self.checked
         ]
         lines += [f"NOT measured, and taken at your word: {name}" for name in self.declared]
+        lines += self.power
         result = "some noise was not measured" if self.declared else "everything was measured"
         return "\n".join([*lines, f"all rules hold; {result}"])
 
@@ -81,28 +80,34 @@ def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
     Raises ConformanceError with the broken rule, and FedprivError for a configuration that no
     command accepts.
     """
-    exp = experiment(*SMALL, *words, algo=algo)
+    named = {word.partition("=")[0] for word in words}
+    network = () if named & {"model", "data"} else TENSORS
+    exp = experiment(*SMALL, *network, f"rounds={ROUNDS}", *words, algo=algo)
     checked = []
-    declared = []
     for rule in _rules():
         rule(exp)
         checked.append(rule.__name__.strip("_"))
-    noises = [(one, noise_multiplier(one.event)) for one in declarations(exp)]
-    certified = [one for one, noise in noises if noise is not None and math.isfinite(noise)]
-    noise = measured_noise(exp, senders(certified)) if certified else {}
-    for declaration, multiplier in noises:
-        if multiplier is None:
-            declared.append(f"{declaration}, {type(declaration.event.certified).__name__}")
-        elif math.isfinite(multiplier):
-            check_noise(exp, declaration, multiplier, noise)
-            checked.append(str(declaration))
-    check_independence(noise)
-    return ConformanceReport(tuple(dict.fromkeys(checked)), tuple(dict.fromkeys(declared)))
+    rounds = min(ROUNDS, exp.options.rounds)
+    premises = sharing_level([*_file(exp), *noise_premises(exp, rounds=rounds)])
+    alarms = [premise for premise in premises if premise.alarm]
+    if alarms:
+        raise ConformanceError("; ".join(map(str, alarms)))
+    checked.append("file")
+    found = list(declarations(exp, exp.planner.plan(allocate(exp)[2]), 1))
+    checked += [str(one) for one in found if one.measurable]
+    declared = [
+        f"{one}, {type(one.event.certified).__name__}" for one in found if not one.measurable
+    ]
+    return ConformanceReport(
+        tuple(dict.fromkeys(checked)),
+        tuple(dict.fromkeys(declared)),
+        tuple(power_lines(premises)),
+    )
 
 
 def _rules() -> tuple[Callable[[Experiment], None], ...]:
     """All rules, in the order of their cost. The docstring of each says what it checks."""
-    return _weights, _rounds, _stability, _file
+    return _weights, _rounds, _stability, _events
 
 
 def _weights(exp: Experiment) -> None:
@@ -140,10 +145,32 @@ def _stability(exp: Experiment) -> None:
     check_stability(exp, records=NEIGHBOURS)
 
 
-def _file(exp: Experiment) -> None:
+def _events(exp: Experiment) -> None:
+    """Every observer has an event for each protected unit in every query."""
+    _, _, federation = allocate(exp)
+    plan = exp.planner.plan(federation)
+    units = {(one.unit, one.adjacency) for one in exp.algo.targets(federation)}
+    for number in range(1, min(ROUNDS, exp.options.rounds) + 1):
+        for query in exp.algo.queries(number, plan):
+            for observer in plan.threat_model.observers:
+                found = {
+                    (event.unit, event.adjacency)
+                    for event in query.events
+                    if event.observer == observer.name
+                }
+                missing = ", ".join(" ".join(unit) for unit in units - found)
+                about = f"query {query.name} of round {number}, {observer.name}"
+                demand(not missing, f"{about}: no event of {missing}")
+
+
+def _file(exp: Experiment) -> Iterator[Premise]:
     """Units of the file move what is given to the noise by at most what certificates charge."""
-    for largest in distances(exp, users=NEIGHBOURS, records=NEIGHBOURS):
-        demand(not largest.exceeds, f"from the file to the noise: {largest}")
+    rounds = min(2, exp.options.rounds)
+    for file in (exp, extreme(exp)):
+        yield from longest_contribution(file, rounds, EXACT)
+        for largest in distances(file, users=NEIGHBOURS, records=NEIGHBOURS, rounds=rounds):
+            if largest.certified:
+                yield largest.premise(EXACT)
 
 
 def _round(prepared: PreparedRun, number: int) -> np.ndarray:

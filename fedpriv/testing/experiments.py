@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 
 from fedpriv.algorithms.base import Algorithm
@@ -108,28 +107,3 @@ def with_training_records(exp: Experiment, change: Callable[[Records], Records])
             return Corpus(change(corpus.train), corpus.test)
 
     return replace(exp, data=ChangedData(**_values(exp.data)))
-
-
-def without_rows(exp: Experiment, rows: np.ndarray) -> Experiment:
-    """The neighbouring experiment without training records `rows` (k,), whose number stays public.
-
-    Their features become NaN, so that they have no gradient and contribute nothing.
-    """
-
-    def blank(records: Records) -> Records:
-        x = np.array(records.x)
-        x[rows] = np.nan
-        return replace(records, x=x)
-
-    return with_training_records(exp, blank)
-
-
-def with_flipped_record(exp: Experiment, row: int) -> Experiment:
-    """The neighbouring experiment in which training record `row` has the other of two labels."""
-
-    def flip(records: Records) -> Records:
-        y = np.array(records.y)
-        y[row] = 1 - y[row]
-        return replace(records, y=y)
-
-    return with_training_records(exp, flip)

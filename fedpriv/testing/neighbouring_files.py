@@ -111,17 +111,17 @@ class File:
         return self._changed(shorter, kept, _with_public_users(self.exp.allocator))
 
     def replaced(self, rows: np.ndarray) -> Experiment:
-        """The experiment in which `rows` say something else: features turned around and far away,
-        and for every other unit the next label. With two classes the gradient of one with a new
-        label grows, and that of one with its own label turns around."""
+        """The experiment in which `rows` say something else, by the unit's number: features turned
+        around and far away, the next label, or both. With two classes the gradient of one with both
+        grows, and that of one with either turns around."""
 
         def other(records: Records) -> Records:
             x, y = np.array(records.x), np.array(records.y)
             if self.exp.data.text:
                 x[rows] = x[rows][..., ::-1]
-            else:
+            elif rows[0] % 3:
                 x[rows] *= -30
-            if rows[0] % 2:
+            if rows[0] % 3 < 2:
                 y[rows] = (y[rows] + 1) % max(2, self.exp.data.outputs)
             return replace(records, x=x, y=y)
 
@@ -179,3 +179,31 @@ def _with_public_users(own: Allocator) -> Allocator:
 
     values = {field.name: getattr(own, field.name) for field in fields(own) if field.init}
     return Public(**values)
+
+
+FAR = 100.0
+"""How much longer than a record of the file those of an extreme file are."""
+
+
+def extreme(exp: Experiment) -> Experiment:
+    """The experiment on a file in which all units push as hard as they can, to reach their bounds:
+    copies of one record far away, with all labels in turn. The user with the most records has
+    those of another record, twice as far: means over who is there, and not over a public number,
+    then move by more than that user's own part.
+    """
+    file = File.of(exp)
+    aside = file.owners.user == np.bincount(file.owners.user).argmax()
+
+    def stretched(records: Records) -> Records:
+        x, y = np.array(records.x), np.array(records.y)
+        flat = x.reshape(len(x), -1)
+        other = int(
+            np.abs(flat @ flat[0] / np.maximum(np.linalg.norm(flat, axis=1), 1e-9)).argmin()
+        )
+        scale = 1.0 if exp.data.text else FAR
+        x[~aside], x[aside] = scale * records.x[0], (1 + (scale > 1)) * scale * records.x[other]
+        if y.ndim == 1:
+            y[:] = np.arange(len(y)) % max(2, exp.data.outputs)
+        return replace(records, x=x, y=y)
+
+    return with_training_records(exp, stretched)

@@ -18,33 +18,33 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, singledispatch
 from itertools import islice
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from dp_accounting import NonPrivateDpEvent
 
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL
-from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
-from fedpriv.certificates.request import Noise, ObservedRelease, Target, observed_releases
+from fedpriv.certificates.request import Target, observed_releases
 from fedpriv.errors import MisfitError
-from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Query
+from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
+from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.charges import Charge, charge, noisy_steps
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.training import dp_sgd
+from fedpriv.testing.observation import ObservedRun
+from fedpriv.testing.premise import Premise, too_long
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
 EXACT = 1e-9
 """By how much float64 sums exceed a bound."""
+Part = tuple[str, int | None]
+"""Group and turn of a user, "" and None where there are none."""
 ONE_RECORD = "one record"
 """The relation of a user who loses one record."""
 
@@ -62,6 +62,7 @@ class LargestDistance:
         nothing is certified and so nothing was measured.
     tried: number of neighbouring files.
     worst: number of the unit that moves most, among the file's; None: nothing was measured.
+    group: the units' group of users; "": all.
     """
 
     target: Target
@@ -70,31 +71,28 @@ class LargestDistance:
     ratio: float = 0.0
     tried: int = 0
     worst: int | None = None
+    group: str = ""
 
     @property
     def exceeds(self) -> bool:
         """Whether a unit moves more than is charged, beyond rounding. A ratio of NaN does."""
         return not self.ratio <= 1 + EXACT
 
+    def premise(self, rounding: float) -> Premise:
+        """The premise that no unit moves more than is charged.
+
+        rounding: share of a distance that counts as rounding.
+        """
+        return too_long(f"from the file to the noise: {self}", self.ratio, rounding)
+
     def __str__(self) -> str:
         unit = "record" if self.relation == ONE_RECORD else self.target.unit
+        about = f"{self.target.unit} ({self.group})" if self.group else self.target.unit
         worst = "" if self.worst is None else f"; {unit} {self.worst} moves most"
         return (
-            f"{self.target.unit}, {self.relation}: {self.ratio:.4g} times the distance that its "
+            f"{about}, {self.relation}: {self.ratio:.4g} times the distance that its "
             f"certificate charges, over {self.tried} neighbouring files{worst}"
         )
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What a certificate charges, as distances.
-
-    sum: for a round's sum.
-    step: for one noisy step inside training, in standard deviations of its noise.
-    """
-
-    sum: float
-    step: float = 0.0
 
 
 class RepeatableSystem(Streams):
@@ -114,41 +112,6 @@ class RepeatableSystem(Streams):
         return Streams(self.seed).unit_coins(*names)
 
 
-@singledispatch
-def charge(noise: Noise, view: ObservedRelease) -> Charge | None:
-    """The distances that the certificate of one unit of `view` charges; None: the class of the
-    noise does not say."""
-    return None
-
-
-@charge.register
-def _(noise: SumNoise, view: ObservedRelease) -> Charge:
-    release, _, _ = noise.seen(view)
-    unit = view.mechanism.clip * noise.sensitivity(view.n_summed)
-    return Charge(release.moved * unit * view.target.records)
-
-
-@charge.register
-def _(noise: SiloNoise, view: ObservedRelease) -> Charge:
-    release, _, _ = noise.seen(view)
-    return Charge(release.moved * view.mechanism.clip / release.size * view.target.records)
-
-
-@charge.register
-def _(noise: DpSgdNoise, view: ObservedRelease) -> Charge:
-    return Charge(np.inf, view.target.records / view.mechanism.noise_multiplier)
-
-
-@charge.register
-def _(noise: StepNoise, view: ObservedRelease) -> Charge:
-    steps = noise.steps(view.records)
-    moved = steps.moved / steps.size * view.target.records
-    last = (
-        moved * view.mechanism.clip * steps.in_message
-    )  # all but the last step are released before
-    return Charge(last, moved / view.mechanism.noise_multiplier)
-
-
 @dataclass
 class _Exchange:
     """One exchange of the run on the whole file.
@@ -156,12 +119,18 @@ class _Exchange:
     query, state: what was asked, and the state before.
     steps: each step's sum inside noisy training, in order, in deviations of its noise.
     total: the sum.
+    after: digest of the state after it.
+    records: numbers of the records that train in each silo.
+    charges: what a certificate charges for a user's group and turn; empty: there is none.
     """
 
     query: Query
     state: State
     steps: list[np.ndarray] = field(default_factory=list)
-    total: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    total: Total = field(default_factory=lambda: Total(np.zeros(0), ()))
+    after: bytes = b""
+    records: tuple[np.ndarray, ...] = ()
+    charges: dict[Part, Charge] = field(default_factory=dict)
 
 
 def distances(
@@ -185,23 +154,66 @@ def distances(
     whole, plan = _whole_run(exp, rounds)
     found = []
     for target in exp.algo.targets(plan.federation):
-        charges = [_charges(exp, target, plan, exchange.query) for exchange in whole]
-        if not any(charges):
+        for exchange in whole:
+            exchange.charges = _charges(exp, target, plan, exchange.query)
+        if not any(exchange.charges for exchange in whole):
             found.append(LargestDistance(target, target.adjacency, certified=False))
             continue
-        compared = partial(_ratio, plan=plan, whole=whole, charges=charges)
         unit = "user" if target.unit == "user" else "record"
         relations = [(target.adjacency, unit, 1)]
         if unit == "user" and target.adjacency == ADD_REMOVE and records:
             # A user without one record is one user removed and another added.
             relations.append((ONE_RECORD, "record", 2))
         for relation, part, units_moved in relations:
-            chosen = chosen_units(file, part, users if part == "user" else records)
             rows = file.units(part)
-            neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
-            ratios = [compared(one) / units_moved for one in _within(seconds, neighbours)]
-            found.append(_largest(LargestDistance(target, relation, True), ratios, chosen))
+            owner = np.array([file.owners.user[own[0]] for own in rows])
+            most = users if part == "user" else records
+            for group, members in _by_group(exp, owner):
+                chosen = chosen_units(file, part, most, members)
+                neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
+                ratios = [
+                    _ratio(other, plan, whole, _part(exp, group, int(owner[one]))) / units_moved
+                    for one, other in zip(chosen, _within(seconds, neighbours))
+                ]
+                about = LargestDistance(target, relation, True, group=group)
+                found.append(_largest(about, ratios, chosen))
     return found
+
+
+def longest_contribution(exp: Experiment, rounds: int, rounding: float) -> Iterator[Premise]:
+    """The longest contribution that the framework bounds, over its bound. One that is too long need
+    not move a sum by more than is charged, where many bounds are charged for one unit.
+
+    rounds: rounds that are run.
+    rounding: share of a length that counts as rounding.
+    """
+    lengths = []
+    with ObservedRun(exp, lambda plan: plan, ()) as run:
+        state = run.restart(0)
+        for number in range(1, rounds + 1):
+            for query in run.prepared.queries(number):
+                total, _ = run.exchange(query, state)
+                if query.asked.enforced and math.isfinite(query.mechanism.clip):
+                    lengths += [tap.longest / query.mechanism.clip for tap in run.taps.values()]
+                state = exp.algo.next_state(state, query, total, run.prepared.plan)
+    if lengths:
+        name = "longest contribution, in bounds"
+        yield too_long(name, float(np.max(lengths)), rounding)
+
+
+def _by_group(exp: Experiment, owner: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Each group of users, and which of the units of `owner` (k,) it has, (k,) bool."""
+    groups = exp.algo.contributors.groups
+    if not groups:
+        yield "", np.ones(len(owner), dtype=bool)
+        return
+    own = membership(groups, exp.allocator.n_users)[owner]
+    yield from ((group.name, own == place) for place, group in enumerate(groups))
+
+
+def _part(exp: Experiment, group: str, user: int) -> Part:
+    turns = exp.algo.contributors.turns
+    return group, user % turns if turns > 1 else None
 
 
 def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experiment]:
@@ -213,17 +225,21 @@ def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experi
             return
 
 
-def chosen_units(file: File, unit: str, most: int) -> list[int]:
+def chosen_units(file: File, unit: str, most: int, among: np.ndarray | None = None) -> list[int]:
     """Numbers of at most `most` units of the file: its extremes in turn until half are chosen, then
-    others at random."""
+    others at random.
+
+    among: (units,) bool, the units that may be chosen; None: all.
+    """
     if most <= 0:
         return []
     extremes = file.extremes(unit)
     number = len(extremes[0])
     in_turn = zip(*(np.argsort(-values, kind="stable") for values in extremes))
-    first = islice(dict.fromkeys(int(one) for turn in in_turn for one in turn), (most + 1) // 2)
-    others = np.random.default_rng(0).permutation(number)
-    return list(islice(dict.fromkeys([*first, *others.tolist()]), most))
+    here = np.ones(number, dtype=bool) if among is None else among
+    first = dict.fromkeys(int(one) for turn in in_turn for one in turn if here[one])
+    others = [one for one in np.random.default_rng(0).permutation(number).tolist() if here[one]]
+    return list(islice(dict.fromkeys([*islice(first, (most + 1) // 2), *others]), most))
 
 
 def _largest(relation: LargestDistance, ratios: list[float], chosen: list[int]) -> LargestDistance:
@@ -240,32 +256,48 @@ def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
         state = run.state
         for number in range(1, rounds + 1):
             for query in run.queries(number):
-                exchange = _Exchange(query, state)
-                with _steps(exchange.steps.append):
+                exchange = _Exchange(query, state, records=_records(run))
+
+                def kept(
+                    total: np.ndarray, deviation: float, _: object, known: _Exchange = exchange
+                ) -> np.ndarray:
+                    known.steps.append(total / deviation)
+                    return total
+
+                with noisy_steps(kept):
                     total, _ = run.exchange(query, state, watch=Stopwatch(), lines=[])
-                exchange.total = total.vector
+                exchange.total = total
                 state = exp.algo.next_state(state, query, total, run.plan)
+                exchange.after = state.digest()
                 whole.append(exchange)
         return whole, run.plan
 
 
-def _ratio(
-    neighbour: Experiment, *, plan: Plan, whole: list[_Exchange], charges: list[Charge | None]
-) -> float:
+def _ratio(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part) -> float:
     """The largest distance between two runs, relative to its charge. What was public and what was
-    released in the run on the whole file is given."""
+    released in the run on the whole file is given. A state that differs although the sums before
+    it do not is not made of them alone.
+
+    part: group and turn of the unit in which the files differ.
+    """
     ratios = [0.0]
     with prepare(neighbour, revise=lambda _: plan) as run:
-        for exchange, charged in zip(whole, charges):
-            if charged is None:
+        for exchange in whole:
+            if not exchange.charges:
                 continue
+            charged = exchange.charges.get(part, Charge(0.0))
+            differ = max(map(len, map(np.setxor1d, exchange.records, _records(run))))
             try:
                 steps, total = _repeated(run, exchange)
             except MisfitError:  # the server refuses a message, for numbers that are not finite
                 return math.inf
-            ratios.append(_norm(total - exchange.total) / charged.sum)
+            ratios.append(_relative(total - exchange.total.vector, charged.sum))
             if charged.step:
-                ratios += [_norm(one) / charged.step for one in steps]
+                most = charged.step * (min(1.0, differ / charged.records) if differ else 1.0)
+                ratios += [_relative(one, most) for one in steps]
+            after = run.algo.next_state(exchange.state, exchange.query, exchange.total, plan)
+            if after.digest() != exchange.after:
+                return math.inf
     return float(np.max(ratios))  # NaN is largest
 
 
@@ -273,48 +305,32 @@ def _repeated(run: PreparedRun, exchange: _Exchange) -> tuple[list[np.ndarray], 
     """How far each step differs if the releases before it are those of `exchange`; and the sum."""
     differences: list[np.ndarray] = []
 
-    def given(total: np.ndarray) -> np.ndarray:
+    def given(total: np.ndarray, deviation: float, _: object) -> np.ndarray:
         before = exchange.steps[len(differences)]
-        differences.append(total - before)
-        return before
+        differences.append(total / deviation - before)
+        return before * deviation
 
-    with _steps(given):
+    with noisy_steps(given):
         found, _ = run.exchange(exchange.query, exchange.state, watch=Stopwatch(), lines=[])
     if len(differences) != len(exchange.steps):
         raise AssertionError(f"{len(differences)} noisy steps instead of {len(exchange.steps)}")
     return differences, found.vector
 
 
-def _norm(vector: np.ndarray) -> float:
-    return float(np.linalg.norm(vector))
+def _records(run: PreparedRun) -> tuple[np.ndarray, ...]:
+    """Numbers of the records that train in each silo."""
+    return tuple(silo.records for silo in run.silo_data)
 
 
-@contextmanager
-def _steps(seen: Callable[[np.ndarray], np.ndarray | None]) -> Iterator[None]:
-    """Context in which noisy training gives each step's sum to `seen`, in deviations of its noise.
-    It continues without noise from what that returns, if it returns something."""
-
-    def released(total: np.ndarray, deviation: float) -> np.ndarray:
-        other = seen(total / deviation)
-        return total if other is None else other * deviation
-
-    def added(
-        noise: TrainingNoise, total: np.ndarray, rng: object, *, divisor: int = 1
-    ) -> tuple[np.ndarray, float]:
-        return released(total, noise.deviation * divisor), 0.0
-
-    def noised(total: np.ndarray, deviation: float, rng: object) -> np.ndarray:
-        return released(total, deviation)
-
-    with (
-        mock.patch.object(dp_sgd, "noised", noised),
-        mock.patch.object(TrainingNoise, "add", added),
-    ):
-        yield
+def _relative(vector: np.ndarray, charged: float) -> float:
+    """The length of a vector over what is charged for it."""
+    length = float(np.linalg.norm(vector))
+    return length / charged if charged else math.inf if length else 0.0
 
 
-def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> Charge | None:
-    """What the certificates of the released model charge for a query; None: there is none.
+def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> dict[Part, Charge]:
+    """What the certificates of the released model charge for a query, for each group and turn;
+    empty: there is none.
 
     A unit whose records are in several silos is charged as if all of them were in the one where
     they move most.
@@ -326,17 +342,21 @@ def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> Charg
         == (RELEASED_MODEL, target.unit, target.adjacency)
         and event.certified != NonPrivateDpEvent()
     }
-    requests = [one for one in exp.algo.requests(query.round, plan) if one.name == query.name]
+    contributors = exp.algo.contributors
     observer = [plan.observer(RELEASED_MODEL)]
-    views = (
-        view
-        for request in requests
-        for view in observed_releases(
-            request, plan, exp.algo.contributors, [target], observer, query.round
-        )
-        if view.scope in certified
-    )
-    charges = [found for view in views if (found := charge(view.request.noise, view))]
-    if not charges:
-        return None
-    return Charge(max(one.sum for one in charges), max(one.step for one in charges))
+    found: dict[Part, Charge] = {}
+    for request in exp.algo.requests(query.round, plan):
+        if request.name != query.name:
+            continue
+        views = observed_releases(request, plan, contributors, [target], observer, query.round)
+        for view in views:
+            charged = charge(request.noise, view)
+            if view.scope not in certified or charged is None:
+                continue
+            group = view.group.name if view.group else ""
+            part = group, view.turn if contributors.turns > 1 else None
+            other = found.get(part, charged)
+            most = max(charged.sum, other.sum), max(charged.step, other.step)
+            draws = plan.federation.records_per_draw
+            found[part] = Charge(*most, records=target.records * draws)
+    return found

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dp_accounting.pld import PLDAccountant
+from totals import total
 
 from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.ledger import Ledger, headline, headlines
@@ -25,7 +26,6 @@ from fedpriv.runtime import prepare
 from fedpriv.runtime.identity import digest_plan
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import without_user
-from fedpriv.testing.noise_checks import total
 
 EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
 BUDGETS = (

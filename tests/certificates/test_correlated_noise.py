@@ -19,11 +19,11 @@ from fedpriv.certificates.request import turn_of
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.rounds.query import events_of
-from fedpriv.runtime import prepare
+from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
+from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.faults import Faulty, drop
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.testing.noise_checks import noise_multiplier, public_plan
 from fedpriv.testing.sensitivity import RepeatableSystem
 from fedpriv.util.stopwatch import Stopwatch
 
@@ -65,7 +65,7 @@ def turns(rounds, cycle):
 
 def certified(exp, rows):
     """The epsilon of each observer after these rounds, by their position from 0."""
-    plan = public_plan(exp)
+    plan = exp.planner.plan(allocate(exp)[2])
     ledger = Ledger(Pld(DELTA))
     for number in rows:
         ledger.record(events_of(exp.algo.queries(number + 1, plan)))
@@ -174,7 +174,6 @@ def test_from_the_file_to_all_messages_together(cycle, system):
 
 def moved_messages(exp, neighbour):
     """The distance of each round's sum from that of a neighbour, with the same releases before."""
-    from fedpriv.testing.sensitivity import RepeatableSystem
 
     def revised(plan):
         return replace(plan, streams=RepeatableSystem())

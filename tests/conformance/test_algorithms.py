@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats as scipy_stats
+from totals import total
 
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.errors import ConfigError
 from fedpriv.runtime import allocate, prepare
-from fedpriv.testing import check_algorithm, experiment, noise_checks
+from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.event_parameters import noise_multiplier
 from fedpriv.testing.experiments import SMALL, with_training_records, without_user
-from fedpriv.testing.noise_checks import total
 from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -88,12 +88,11 @@ def accepted(methods, aggregations=AGGREGATIONS):
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_keeps_every_rule(algo, monkeypatch):
-    monkeypatch.setattr(noise_checks, "SEEDS", 10)
+def test_keeps_every_rule(algo):
     exp = small(f"algo={algo}")
     checked = check_algorithm(exp.algo)
-    assert {"weights", "rounds", "stability", "file"} <= set(checked.checked)
-    assert len(checked.checked) == 4 + (algo in ENFORCED) or algo not in ENFORCED
+    assert {"weights", "rounds", "stability", "events", "file"} <= set(checked.checked)
+    assert len(checked.checked) == 5 + (algo in ENFORCED) or algo not in ENFORCED
     assert checked.declared == ()
 
 

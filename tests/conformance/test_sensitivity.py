@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from totals import total
 
 from fedpriv.algorithms.uldp import UldpBase
 from fedpriv.algorithms.uldp_group import UldpGroup
@@ -17,7 +18,6 @@ from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import without_user
-from fedpriv.testing.noise_checks import total
 from fedpriv.training import dp_sgd as training
 
 USERS, SILOS, CLIP = 12, 3, 0.3

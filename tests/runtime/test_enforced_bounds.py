@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 from runs import experiment
+from totals import total
 
 from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.crypto.signatures import Ed25519Signer
@@ -15,7 +16,6 @@ from fedpriv.parties.signer import Checksum
 from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, alter
-from fedpriv.testing.noise_checks import total
 
 CLIP, LIE = 0.3, 1000.0
 WORDS = ["algo=uldp_avg", f"algo.clip={CLIP}"]

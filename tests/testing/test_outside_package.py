@@ -241,7 +241,7 @@ def test_an_honest_method_passes(outside, words):
     ("name", "why"),
     [
         ("HundredTimes", "from the file to the noise"),
-        ("Silent", r"noise 0 on a sum that a user moves by"),
+        ("Silent", "noise: measured 0, the certificate assumes 1"),
         ("Heavy", "weights of a unit add up to 2"),
     ],
 )

@@ -17,7 +17,6 @@ from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
-from fedpriv.audit.observation import ProtocolTap
 from fedpriv.crypto.prg import SeededGenerator
 from fedpriv.crypto.secret_sharing import Reconstruction
 from fedpriv.engines.inprocess import InProcess
@@ -28,6 +27,7 @@ from fedpriv.rounds.query import Total
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop
+from fedpriv.testing.observation import ProtocolTap
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 

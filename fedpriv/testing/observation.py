@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fedpriv.aggregation.base import Respond
-from fedpriv.audit.canary import Canaries
+from fedpriv.data.allocation import Allocation
+from fedpriv.data.base import Records
 from fedpriv.data.silo import split_by_silo
 from fedpriv.engines.base import Network
-from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.engines.inprocess import InProcess, InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.parties.party import Party
@@ -28,6 +29,7 @@ from fedpriv.rounds.plan import Observer, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
 from fedpriv.runtime import prepare, silo_states
+from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.experiments import with_mechanisms
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.stopwatch import Stopwatch
@@ -37,14 +39,6 @@ Observations = dict[str, np.ndarray]
 """By observer: its vectors (k, size) of one query; one for each silo if it receives messages."""
 
 PlanChange = Callable[[Plan], Plan]
-
-
-def with_noise_of(run: Plan) -> PlanChange:
-    """Give a canary experiment the mechanisms of the audited run.
-
-    Noise that is calibrated to the model must be that of the run, not of the canary's model.
-    """
-    return lambda plan: with_mechanisms(plan, lambda name, _: run.query_parameters[name].mechanism)
 
 
 def without_plan_noise(change: PlanChange) -> PlanChange:
@@ -61,30 +55,32 @@ def _noiseless(mechanism: Mechanism) -> Mechanism:
     return mechanism.with_noise(0.0) if mechanism.noise_multiplier else mechanism
 
 
-def without_randomness(query: Query) -> Query:
-    """The query without noise, with all users in the sample."""
-    return replace(without_noise(query), sampled=None, user_rate=1.0)
-
-
 class ProtocolTap:
     """Records what only a silo knows, its noise share and its message, whenever its protocol is
     asked a query.
 
     asked: the protocol's answer to a query.
     weights: (n_units,) weights of its units.
+    units: the units that contributed more than zero.
+    longest: the length of the longest contribution.
     """
 
     def __init__(self, asked: Any, weights: np.ndarray) -> None:
         self.asked = asked
         self.weights = weights
         self.noise = self.message = np.zeros(0)
+        self.units = np.zeros(0, dtype=np.int64)
+        self.longest = 0.0
         self.secret: bytes | None = None
 
     def query(self, query: Query, respond: Respond) -> Party:
         def recorded(broadcast: Any) -> LocalJob:
             job = respond(broadcast)
+            job.draw()
             self.noise = job.noise
-            self.message = job.noise.copy()
+            self.message = job.noise.copy() if len(job.noise) else np.zeros(query.size)
+            self.units = np.zeros(0, dtype=np.int64)
+            self.longest = 0.0
             self.secret = job.secret
             told = job.map(self._added)
             return told if job.row is None else replace(told, row=partial(self._mixed, job.row))
@@ -92,7 +88,10 @@ class ProtocolTap:
         return (yield from self.asked(query, recorded))
 
     def _added(self, block: Contributions) -> Contributions:
-        self.message += self.weights[block.units] @ block.vectors.double().cpu().numpy()
+        vectors = block.vectors.double().cpu().numpy()
+        self.message += self.weights[block.units] @ vectors
+        self.units = np.append(self.units, block.units[vectors.any(axis=1)])
+        self.longest = float(np.linalg.norm(vectors, axis=1).max(initial=self.longest))
         return block
 
     def _mixed(self, row: Callable[[np.ndarray], np.ndarray], own: np.ndarray) -> np.ndarray:
@@ -163,42 +162,47 @@ class TrialStreams(Streams):
 
 
 @dataclass
-class ObservedRun(AbstractContextManager["ObservedRun"]):
+class ObservedRun(AbstractContextManager[Any]):
     """A run whose messages and noise shares are recorded, restarted for every trial.
 
-    canaries: the experiment and its canaries.
+    experiment: the experiment; it runs in this process.
     change: change of the run's plan.
     colluders: names of the silos that share what they know.
     taps: recorders of the silos' protocols, by silo.
     last_messages: last message by (receiver, sender).
     """
 
-    canaries: Canaries
+    experiment: Experiment
     change: PlanChange
     colluders: tuple[str, ...]
     taps: dict[str, ProtocolTap] = field(default_factory=dict)
     last_messages: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.prepared = prepare(self.canaries.experiment, revise=self.change)
-        assert isinstance(self.prepared.session, InProcessSession)  # see `Canaries.experiment`
+        here = replace(self.experiment, engine=InProcess())
+        self.prepared = prepare(here, revise=self.change)
+        assert isinstance(self.prepared.session, InProcessSession)
         self.session = self.prepared.session
         self.session.network = lambda: _RecordingNetwork(self.last_messages)
-        self.state = State(np.zeros_like(self.prepared.state.params), self.prepared.state.slots)
+        self.state = self.prepared.state
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *failure: object) -> None:
         self.session.close()
 
-    def restart(self, present: np.ndarray, trial: int) -> State:
-        """Start a fresh run in which the canaries `present` (k,) bool are present.
+    def restart(self, trial: int, data: tuple[Records, Allocation] | None = None) -> State:
+        """Start a fresh run, and return the state before its first round.
 
-        Returns the state before the first round, in which all parameters are zero.
+        trial: seed of its secret streams.
+        data: its records and their allocation; None: those that it has.
         """
         plan = self.prepared.plan
         streams = TrialStreams(plan.streams.seed, plan.streams.system, trial)
         settings = replace(self.prepared.settings, plan=replace(plan, streams=streams))
         self.prepared.settings = settings
-        silo_data = split_by_silo(*self.canaries.records(present), "cpu")
+        silo_data = [] if data is None else split_by_silo(*data, "cpu")
         records = dict(zip(self.prepared.silos, silo_data))
         for name, known in self.session.specs.items():
             spec: Any = replace(known, settings=settings)  # type: ignore[type-var]
@@ -311,26 +315,3 @@ def observed_round(
         vectors = {name: seen[name] - expected[name] for name in seen}
         state = run.prepared.algo.next_state(state, query, total, run.prepared.plan)
         yield Difference(query, total.silos, vectors, state)
-
-
-def noiseless(
-    run: ObservedRun,
-    present: np.ndarray,
-    rounds: int,
-    change: Callable[[Query], Query],
-    *,
-    shift: float = 0.0,
-    trial: int = 0,
-) -> dict[tuple[int, int], Observations]:
-    """Observations of each query of a run without noise; every round begins with the first state.
-
-    change: of each query before it is asked.
-    shift: by which all initial parameters are moved.
-    """
-    state = run.restart(present, trial)
-    state = state.with_params(state.params + shift)
-    return {
-        query.serial: run.exchange(change(query), state)[1]
-        for number in range(1, rounds + 1)
-        for query in run.prepared.queries(number)
-    }

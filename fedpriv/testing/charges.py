@@ -1,0 +1,101 @@
+"""The distances that certificates charge, and the noisy steps inside local training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import singledispatch
+from unittest import mock
+
+import numpy as np
+
+from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
+from fedpriv.certificates.request import Noise, ObservedRelease
+from fedpriv.mechanisms.base import TrainingNoise
+from fedpriv.mechanisms.discrete_sampling import Generator
+from fedpriv.training import dp_sgd
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a certificate charges, as distances.
+
+    sum: for a round's sum.
+    step: for one noisy step inside training, in standard deviations of its noise.
+    share: standard deviation of one silo's noise, over that of the noise that the observer faces.
+    records: number of records for which a step is charged. Fewer move it less.
+    """
+
+    sum: float
+    step: float = 0.0
+    share: float = 1.0
+    records: int = 1
+
+
+@singledispatch
+def charge(noise: Noise, view: ObservedRelease) -> Charge | None:
+    """The distances that the certificate of one unit of `view` charges; None: the class of the
+    noise does not say."""
+    return None
+
+
+@charge.register
+def _(noise: SumNoise, view: ObservedRelease) -> Charge:
+    release, _, _ = noise.seen(view)
+    # A method's own noise is sized for the bound alone.
+    unit = view.mechanism.clip * (noise.sensitivity(view.n_summed) if noise.enforced else 1.0)
+    share = 1 / math.sqrt(view.n_summed * release.hidden) if release.hidden else 1.0
+    return Charge(release.moved * unit * view.target.records, share=share)
+
+
+@charge.register
+def _(noise: SiloNoise, view: ObservedRelease) -> Charge:
+    release, _, _ = noise.seen(view)
+    moved = release.moved * view.mechanism.clip / release.size * view.target.records
+    return Charge(moved, share=1 / math.sqrt(release.hidden))
+
+
+@charge.register
+def _(noise: DpSgdNoise, view: ObservedRelease) -> Charge:
+    return Charge(np.inf, view.target.records / view.mechanism.noise_multiplier)
+
+
+@charge.register
+def _(noise: StepNoise, view: ObservedRelease) -> Charge:
+    steps = noise.steps(view.records)
+    moved = steps.moved / steps.size * view.target.records
+    # All but the last step are released before.
+    return Charge(
+        moved * view.mechanism.clip * steps.in_message, moved / view.mechanism.noise_multiplier
+    )
+
+
+Noised = Callable[[np.ndarray, float, Callable[[np.ndarray], np.ndarray]], np.ndarray]
+"""From a step's sum, the standard deviation of its noise, and a function that noises a sum, to the
+sum that training continues from."""
+
+
+@contextmanager
+def noisy_steps(change: Noised) -> Iterator[None]:
+    """Context in which the sums of noisy steps inside local training are those of `change`."""
+    add, noised = TrainingNoise.add, vars(dp_sgd)["noised"]
+
+    def added(
+        noise: TrainingNoise, total: np.ndarray, rng: Generator, *, divisor: int = 1
+    ) -> tuple[np.ndarray, float]:
+        def drawn(total: np.ndarray) -> np.ndarray:
+            own, alone = add(noise, total, rng, divisor=divisor)
+            return own + divisor * alone
+
+        return change(total, noise.deviation * divisor, drawn), 0.0
+
+    def of_sums(total: np.ndarray, deviation: float, rng: Generator) -> np.ndarray:
+        return change(total, deviation, lambda own: np.asarray(noised(own, deviation, rng)))
+
+    with (
+        mock.patch.object(dp_sgd, "noised", of_sums),
+        mock.patch.object(TrainingNoise, "add", added),
+    ):
+        yield
