@@ -306,6 +306,10 @@ def noise_premises(
         while number < MIN_RUNS or (0 < measured.values < values and time.process_time() < end):
             measured.add_run(FIRST_RUN + number, end if number else math.inf)
             number += 1
+        noisy = (one for found in declared.values() for one in found if one.measurable)
+        if not measured.vectors and any(one.whole or one.own for one in noisy):
+            yield Premise("", "share of rounds with noise that came to an end", 0.0, 1.0, 0.0)
+            return
         tensors = [0, *accumulate(p.numel() for p in run.prepared.model.parameters())]
         for observer, noise in measured.noises(tensors):
             yield from _tests(observer, noise)
