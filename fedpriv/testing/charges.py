@@ -26,12 +26,14 @@ class Charge:
     step: for one noisy step inside training, in standard deviations of its noise.
     share: standard deviation of one silo's noise, over that of the noise that the observer faces.
     records: number of records for which a step is charged. Fewer move it less.
+    messages: number of messages, from this round's on, for which `sum` is charged together.
     """
 
     sum: float
     step: float = 0.0
     share: float = 1.0
     records: int = 1
+    messages: int = 1
 
 
 @singledispatch
@@ -47,7 +49,8 @@ def _(noise: SumNoise, view: ObservedRelease) -> Charge:
     # A method's own noise is sized for the bound alone.
     unit = view.mechanism.clip * (noise.sensitivity(view.n_summed) if noise.enforced else 1.0)
     share = 1 / math.sqrt(view.n_summed * release.hidden) if release.hidden else 1.0
-    return Charge(release.moved * unit * view.target.records, share=share)
+    moved = release.moved * unit * view.target.records
+    return Charge(moved, share=share, messages=view.row.messages)
 
 
 @charge.register

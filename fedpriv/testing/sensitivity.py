@@ -281,17 +281,24 @@ def _ratio(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part
     part: group and turn of the unit in which the files differ.
     """
     ratios = [0.0]
+    covered: dict[str, tuple[Charge, list[np.ndarray]]] = {}
     with prepare(neighbour, revise=lambda _: plan) as run:
         for exchange in whole:
             if not exchange.charges:
                 continue
-            charged = exchange.charges.get(part, Charge(0.0))
+            # Messages that repeat a sum are charged together, in the round of the sum.
+            name = exchange.query.name
+            charged, moved = covered.get(name, (Charge(0.0), []))
+            if part in exchange.charges or len(moved) >= charged.messages:
+                charged, moved = exchange.charges.get(part, Charge(0.0)), []
+            covered[name] = charged, moved
             differ = max(map(len, map(np.setxor1d, exchange.records, _records(run))))
             try:
                 steps, total = _repeated(run, exchange)
             except MisfitError:  # the server refuses a message, for numbers that are not finite
                 return math.inf
-            ratios.append(_relative(total - exchange.total.vector, charged.sum))
+            moved.append(total - exchange.total.vector)
+            ratios.append(_relative(np.concatenate(moved), charged.sum))
             if charged.step:
                 most = charged.step * (min(1.0, differ / charged.records) if differ else 1.0)
                 ratios += [_relative(one, most) for one in steps]
@@ -358,5 +365,6 @@ def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> dict[
             other = found.get(part, charged)
             most = max(charged.sum, other.sum), max(charged.step, other.step)
             draws = plan.federation.records_per_draw
-            found[part] = Charge(*most, records=target.records * draws)
+            rows = target.records * draws
+            found[part] = Charge(*most, records=rows, messages=charged.messages)
     return found

@@ -135,6 +135,15 @@ def test_opposite_records_move_a_silo_by_all_that_is_charged(folder):
     assert found[0].ratio > 0.9
 
 
+def test_messages_that_repeat_a_sampled_users_sum_are_charged_together(folder):
+    """Their certificate has one release, in the round in which the user is drawn. Each message
+    alone would tell less, also where the strategy is stronger than the one that is charged."""
+    method = "uldp_sgd algo.cycle=2 algo.user_rate=0.6 mechanism=correlated"
+    exp = experiment("data=breast_cancer", *FEDERATION, *LOCAL, *words(method))
+    check(found := distances(exp, users=12, records=0, rounds=2))
+    assert found[0].ratio > 0.95
+
+
 ONE_USER_A_SILO = ("allocator=equal", "preset.n_silos=6", "allocator.local_test=0", "rounds=3")
 
 
