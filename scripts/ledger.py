@@ -1,9 +1,9 @@
 """Write the ledger's tables into the pages: `python -m scripts.ledger`.
 
-A paper's answers stand between `<!-- ledger: paper -->` and `<!-- /ledger -->` on its page, and on
-the study's. docs/papers/ledger.md has counts, the papers' numbers and all comparisons; README.md
-has counts; docs/papers/gallery.md shows the figures. Every number comes from results/ledger/ or
-from the ledger.
+A paper's answers stand between `<!-- ledger: paper -->` and `<!-- /ledger -->` on its page.
+docs/papers/ledger.md has counts, the papers' numbers and all comparisons; README.md has counts;
+docs/papers/gallery.md shows the figures. Every number comes from results/ledger/ or from the
+ledger.
 
 `python -m scripts.ledger hu/fig6` prints an entry's comparisons place by place, and the settings
 that were chosen. It writes nothing.
@@ -62,10 +62,7 @@ TITLES = {
     ),
 }
 """By page: title, authors, and names of methods."""
-STUDY = "study"
-PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES} | {
-    STUDY: ROOT / "docs" / "study.md"
-}
+PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES}
 LEDGER = ROOT / "docs" / "papers" / "ledger.md"
 GALLERY = ROOT / "docs" / "papers" / "gallery.md"
 PICTURES = ROOT / "docs" / "assets" / "replications"
@@ -90,10 +87,9 @@ def count(known: list[Entry]) -> str:
 def counts() -> str:
     """How many answers each page has, of each kind."""
     lines = ["| answers | counts |", "| --- | --- |"]
-    for paper in PAPERS:
-        title = TITLES[paper][0] if paper in TITLES else "Comparisons that no paper makes"
-        page = "../study.md" if paper == STUDY else f"{paper}.md"
-        lines.append(f"| [{title}]({page}) | {count(of_paper(paper))} |")
+    lines += [
+        f"| [{TITLES[paper][0]}]({paper}.md) | {count(of_paper(paper))} |" for paper in PAPERS
+    ]
     return "\n".join(lines)
 
 

@@ -21,17 +21,42 @@ RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 
 def compared() -> str:
-    """A row for each comparison that was run, and for each question what it found."""
-    lines = ["| entry | the first than the second | curve | conclusion |", "| --- " * 4 + "|"]
+    """A row for each comparison that was run, and for each question what it found, and over which
+    settings."""
+    lines = [
+        "| entry | the first than the second | curve | conclusion | settings |",
+        "| --- " * 5 + "|",
+    ]
     for entry in entries().values():
         found: dict[str, dict[str, str]] = {}
+        over: dict[str, str] = {}
         for question, decisions in decisions_of(entry):
+            over[question] = _settings(entry, question)
             for one in decisions:
                 found.setdefault(_claim(one), {})[question] = _found(one)
         for claim, cells in found.items():
             shown = (cells.get(question, "") for question in ("curve", "conclusion"))
-            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} |")
+            settings = "; ".join(dict.fromkeys(over[question] for question in cells))
+            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} | {settings} |")
     return "\n".join(lines)
+
+
+def _settings(entry: Entry, question: str) -> str:
+    """Over which settings an answer was found: its sensitivity to what the paper leaves open."""
+    run = entry.replication
+    assert run is not None
+    table = results.read(results.path(entry.name, RESULTS))
+    here = table[table["question"] == question]
+    if any(run.grid(question, method) for method in run.methods):
+        tried = here[here["phase"] == TUNING]
+        seeds = tried["seed"].nunique()
+        by = run.chosen_by or " and ".join(sorted(tried["metric"].unique()))
+        text = f"chosen by {by.replace('_', ' ')}, {seeds} tuning seed{'s' * (seeds > 1)}"
+        return text + ", part of the grid" * entry.same.get("tuning", "").startswith("part")
+    if run.open:
+        values = here["settings"].unique()
+        return f"{len(values)} of 3 values: {_keys('; '.join(values) or 'one step size')}"
+    return "the authors'"
 
 
 def _found(decision: Decision) -> str:

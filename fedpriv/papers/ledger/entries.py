@@ -16,14 +16,18 @@ from typing import Any
 
 import yaml
 
-PAPERS = ("uldp_fl", "hu", "huang", "lowy", "secured_fl", "study")
-"""The files, in the order of the pages. `study` has comparisons that no paper makes."""
+PAPERS = ("uldp_fl", "hu", "huang", "lowy", "secured_fl")
+"""The files, in the order of the pages."""
 QUESTIONS = {
     "curve": "does the curve or number reproduce",
     "conclusion": "does the conclusion hold at equal effort and equal certificate",
-    "statement": "is it valid as printed",
+    "statement": "does it hold as printed",
 }
-ANSWERS = ("yes", "no", "not resolved", "not run")
+ANSWERS = (
+    *("reproduced", "tie", "reversed", "misprint", "refuted", "beyond our certificate"),
+    *("unknown setting", "not resolved", "not run"),
+)
+"""docs/papers/rule.md has their meaning."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,13 @@ class Case:
     grid: overrides with several values each, tried on the tuning seeds; empty: nothing is tuned,
         the experiment's own settings count.
     own: by method, overrides of its runs alone.
+    beyond: whether our certificate decides it, and not the methods.
     """
 
     words: Sequence[str] = ()
     grid: Sequence[str] = ()
     own: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    beyond: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,13 @@ class Replication:
     experiment: name in conf/experiment.
     words: overrides of all runs.
     places: overrides with several values; each combination is a place of its own.
-    methods: by name, alternative lists of overrides; the best alternative by `chosen_by` counts.
+    methods: by name, alternative lists of overrides; the best alternative counts.
     cases: by question.
     grids: by method, the overrides that replace those with the same key in every case's grid.
-    chosen_by: metric whose mean over the tuning seeds is made small.
+    open: overrides with three plausible values each, of what the paper does not print and nothing
+        tunes.
+    chosen_by: metric whose mean after the last round chooses by the paper's own procedure, over the
+        grid that it prints; empty: what a comparison judges chooses for it.
     tuning_seeds, seeds: the seeds that choose, and the others, which decide.
     comparisons: the claims.
     """
@@ -104,7 +113,8 @@ class Replication:
     words: Sequence[str] = ()
     places: Sequence[str] = ()
     grids: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    chosen_by: str = "train_loss"
+    open: Sequence[str] = ()
+    chosen_by: str = ""
     tuning_seeds: Sequence[int] = ()
 
     def alternatives(self, question: str, method: str) -> list[list[str]]:
@@ -116,6 +126,10 @@ class Replication:
         """The tuning grid of a method."""
         own = by_key(self.grids.get(method, ()))
         return [own.get(key, word) for key, word in by_key(self.cases[question].grid).items()]
+
+    def judged(self, question: str) -> list[Comparison]:
+        """The comparisons that answer a question."""
+        return [one for one in self.comparisons if question in (one.questions or (question,))]
 
 
 @dataclass(frozen=True)
@@ -160,8 +174,7 @@ class Entry:
     @property
     def paper(self) -> str:
         """The file that it stands in."""
-        paper, slash, _ = self.name.partition("/")
-        return paper if slash else "study"
+        return self.name.partition("/")[0]
 
 
 @cache
@@ -171,8 +184,7 @@ def entries() -> dict[str, Entry]:
     for paper in PAPERS:
         text = (files("fedpriv.papers.ledger") / f"{paper}.yaml").read_text()
         for name, known in yaml.safe_load(text).items():
-            full = name if "/" in name or paper == "study" else f"{paper}/{name}"
-            found[full] = _entry(full, **known)
+            found[f"{paper}/{name}"] = _entry(f"{paper}/{name}", **known)
     return found
 
 

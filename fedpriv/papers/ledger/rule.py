@@ -8,6 +8,7 @@ one entry and question.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -110,17 +111,19 @@ def side(comparison: Comparison, one: Difference) -> str:
 
 
 def answer(comparison: Comparison, found: Sequence[Difference]) -> str:
-    """Yes, no or not resolved, from the sides of all places."""
-    sides = [side(comparison, one) for one in found]
+    """Reproduced, reversed, tie or not resolved, from the sides of all places."""
+    sides = Counter(side(comparison, one) for one in found)
     most = comparison.quantifier == "most"
-    if sides.count("for") > len(sides) / 2 if most else set(sides) == {"for"}:
-        return "yes"
-    failed = sides.count("against") + sides.count("equal")
-    return "no" if (failed >= len(sides) / 2 if most else failed) else "not resolved"
+    if sides["for"] > len(found) / 2 if most else sides["for"] == len(found):
+        return "reproduced"
+    failed = sides["against"] + sides["equal"]
+    if not failed or (most and failed < len(found) / 2):
+        return "not resolved"
+    against = sides["against"] >= sides["equal"] if most else sides["against"]
+    return "reversed" if against else "tie"
 
 
 def together(answers: Sequence[str]) -> str:
-    """The answer of several claims of one entry: no if one fails, yes if all hold."""
-    if "no" in answers:
-        return "no"
-    return "yes" if set(answers) == {"yes"} else "not resolved"
+    """The answer of several claims of one entry: that of the first kind that occurs."""
+    kinds = ("reversed", "tie", "beyond our certificate", "not run", "unknown setting")
+    return next((kind for kind in (*kinds, "not resolved") if kind in answers), "reproduced")

@@ -1,22 +1,24 @@
 """Run a replication: choose settings on the tuning seeds, then run the chosen ones on the others.
 
-All runs of a question and method share a folder. Started again, finished runs are left alone.
+Every combination of settings has a folder. Started again, finished runs are left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.errors import FedprivError
-from fedpriv.papers.ledger.entries import Replication, by_key, combinations
-from fedpriv.papers.ledger.results import COLUMNS, DECIDING, TUNING
+from fedpriv.papers.ledger.entries import Comparison, Replication, by_key, combinations
+from fedpriv.papers.ledger.results import AUTHORS, COLUMNS, DECIDING, TUNING, chosen
+from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.reports.finished_runs import Run, read_run, sweep_order
 from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, compose_jobs
@@ -25,122 +27,218 @@ from fedpriv.sweeps.side_by_side import Job, SideBySide
 
 AT_ONCE = 64
 """Runs that share a process."""
+EXTENSIONS = 8
+"""How often a grid may be extended."""
 Say = Callable[[str], None]
 Row = dict[str, Any]
-Best = dict[str, tuple[int, dict[str, str]]]
-"""The best alternative and its settings, by the name of a place."""
 
 
 def replicate(run: Replication, folder: Path, say: Say) -> pd.DataFrame:
     """Run everything below a folder, and return the table of `results`, question by question.
 
-    say: receives a line for each sweep.
+    say: receives a line for each method.
     """
     rows: list[Row] = []
     for question, method in product(run.cases, run.methods):
-        below = folder / question / method.lower().replace(" ", "_")
         say(f"{question}: {method}")
-        best: Best = {}
-        if run.grid(question, method):
-            tuning, best = _tune(run, question, method, folder=below)
-            rows += tuning
-        rows += _decide(run, question, method, folder=below, best=best)
-    return pd.DataFrame(rows)
+        below = folder / question / method.lower().replace(" ", "_")
+        one = _Method(run, question, method, below)
+        rows += one.tuned() if run.grid(question, method) else one.untuned()
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _tune(run: Replication, question: str, method: str, *, folder: Path) -> tuple[list[Row], Best]:
-    """The rows of the tuning runs, and the best alternative and settings at each place."""
-    alternatives = run.alternatives(question, method)
-    grid = run.grid(question, method)
-    about = {"question": question, "phase": TUNING, "method": method}
-    rows: list[Row] = []
-    settings: Best = {}
-    for number, alternative in enumerate(alternatives):
-        keys = _keys([*alternative, *grid])
-        if len(alternatives) > 1:  # what tells the alternatives apart
-            keys = list(dict.fromkeys([*by_key(alternative[1:]), *keys]))
-        words = [*alternative, *grid, *run.places, _seeds(run.tuning_seeds)]
-        for one in _sweep(run, question, words, folder / f"tuning_{number}"):
-            own = _values(one, keys)
-            settings[_name(own)] = number, own
-            rows.append(about | _measured(run, one, own, run.chosen_by, one.rounds))
-    tried = pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
-    losses = tried.groupby(["place", "settings"], sort=False)["value"]
-    means = losses.mean()[losses.count() == len(run.tuning_seeds)]
-    least = means[np.isfinite(means)].groupby("place", sort=False).idxmin()
-    places = combinations(run.places)
-    if len(least) < places:  # the method would be judged untuned, or be left out
-        raise FedprivError(
-            f"{question}, {method}: at {places - len(least)} of {places} places all settings "
-            "diverge"
-        )
-    return rows, {place: settings[name] for place, name in least}
+@dataclass(frozen=True)
+class _Method:
+    """The runs of one method for one question, below a folder."""
 
+    run: Replication
+    question: str
+    method: str
+    folder: Path
 
-def _decide(
-    run: Replication, question: str, method: str, *, folder: Path, best: Best
-) -> Iterator[Row]:
-    """The rows of the deciding runs; without `best`, of the method as it is."""
-    about = {"question": question, "phase": DECIDING, "method": method}
-    metrics = sorted({one.metric for one in run.comparisons})
-    alternatives = run.alternatives(question, method)
-    given = [*run.places, *run.grid(question, method)]
-    fixed = by_key(word for word in given if "," not in word)
-    sweeps = [
-        (alternatives[number], own, place.split(", ") if place else [])
-        for place, (number, own) in best.items()
-    ] or [(alternatives[0], {}, [word for word in run.places if "," in word])]
-    for number, (alternative, own, place_words) in enumerate(sweeps):
-        # `best` has the keys with several values.
-        chosen = fixed | by_key(alternative) | {key: f"{key}={own[key]}" for key in own}
-        words = [*chosen.values(), *place_words, _seeds(run.seeds)]
-        runs = _sweep(run, question, words, folder / f"deciding_{number}")
-        wanted = combinations(words)
-        if len(runs) < wanted:  # a mean over the others would flatter the method
+    def untuned(self) -> Iterator[Row]:
+        """The rows of the method as it is, at each value of what the paper leaves open."""
+        [alternative] = self.run.alternatives(self.question, self.method)
+        for point in _points(self.run.open):
+            words = [*alternative, *point, *self.run.places]
+            yield from self._decisive(words, _keys(self.run.open), DECIDING)
+
+    def tuned(self) -> Iterator[Row]:
+        """The rows of the tuning runs, of the chosen settings, and of the authors'."""
+        run, given = self.run, self.run.alternatives(self.question, self.method)
+        own = [] if run.chosen_by else self._own_values()
+        grid = _merged(run.grid(self.question, self.method), own)
+        judged = [
+            one for one in run.judged(self.question) if self.method in (one.first, one.second)
+        ]
+        tried: dict[str, tuple[list[str], list[str]]] = {}  # words and keys, by settings
+        for _ in range(EXTENSIONS):
+            rows: list[Row] = []
+            for alternative in given:
+                keys = _keys([*alternative, *grid])
+                if len(given) > 1:  # what tells the alternatives apart
+                    keys = list(dict.fromkeys([*by_key(alternative[1:]), *keys]))
+                for point in _points([*alternative, *grid]):
+                    for one in self._sweep([*point, *run.places], run.tuning_seeds):
+                        tried[_name(_values(one, keys))] = point, keys
+                        rows += self._tuning(one, keys, judged)
+            table = pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
+            best = [chosen(run, one, self.method, table) for one in judged]
+            wider = grid if run.chosen_by else _extended(grid, best)
+            if wider == grid:
+                break
+            grid = wider
+        else:
+            raise FedprivError(f"{self._name}: the best value is still an end of {grid}")
+        places = combinations(run.places)
+        if (missing := places - min(map(len, best))) > 0:  # it would be judged untuned
             raise FedprivError(
-                f"{question}, {method}: {wanted - len(runs)} of {wanted} deciding runs diverge"
+                f"{self._name}: at {missing} of {places} places all settings diverge"
             )
-        for one in runs:
-            for metric, round in product(metrics, one.metrics["round"]):
-                yield about | _measured(run, one, own, metric, int(round))
+        yield from rows
+        for place, settings in dict.fromkeys(item for each in best for item in each.items()):
+            words, keys = tried[settings]
+            at = [word for word in run.places if "," not in word]
+            at += place.split(", ") if place else []
+            yield from self._decisive([*words, *at], keys, DECIDING)
+        if not run.chosen_by:
+            yield from self._decisive([*given[0], *own, *run.places], _keys(grid), AUTHORS)
 
+    @property
+    def _name(self) -> str:
+        return f"{self.question}, {self.method}"
 
-def _sweep(run: Replication, question: str, words: list[str], folder: Path) -> list[Run]:
-    """The finished runs of a sweep; those that diverge are missing. Other failures are raised."""
-    usual = (f"experiment={run.experiment}", *run.words, *run.cases[question].words)
-    # A changed entry is another sweep.
-    digest = hashlib.sha256("\n".join([*usual, *words]).encode()).hexdigest()[:8]
-    folder = folder.with_name(f"{folder.name}_{digest}")
-    done = folder / "done"
-    if not done.exists():
-        line = CommandLine.parse(["-m", *usual, "checkpoint_every=${rounds}", *words])
-        configs = compose_jobs(line, conf_dir())
+    def _own_values(self) -> list[str]:
+        """The experiment's own values of the keys of a grid: the authors', where they are known."""
+        first = self.run.alternatives(self.question, self.method)[0]
+        [words] = _points([word.partition(",")[0] for word in [*first, *self.run.places]])
+        [config] = self._composed([*words, f"seed={self.run.seeds[0]}"])
+        keys = by_key(self.run.grid(self.question, self.method))
+        return [f"{key}={OmegaConf.select(config, key):g}" for key in keys]
+
+    def _tuning(self, one: Run, keys: list[str], judged: Iterable[Comparison]) -> Iterator[Row]:
+        """The rows of a tuning run: of what chooses alone."""
+        chooses = {(each.metric, each.round) for each in judged}
+        if self.run.chosen_by:
+            chooses = {(self.run.chosen_by, one.rounds)}
+        for metric, round in sorted(chooses):
+            yield self._measured(one, keys, TUNING, metric, round)
+
+    def _decisive(self, words: Sequence[str], keys: list[str], phase: str) -> Iterator[Row]:
+        """The rows of runs on the deciding seeds: every metric at every round."""
+        found = self._sweep(words, self.run.seeds)
+        wanted = combinations(words) * len(self.run.seeds)
+        if len(found) < wanted:  # a mean over the others would flatter the method
+            missing = wanted - len(found)
+            raise FedprivError(f"{self._name}: {missing} of {wanted} deciding runs diverge")
+        metrics = sorted({one.metric for one in self.run.comparisons})
+        for one, metric in product(found, metrics):
+            for round in one.metrics["round"]:
+                yield self._measured(one, keys, phase, metric, int(round))
+
+    def _measured(self, one: Run, keys: list[str], phase: str, metric: str, round: int) -> Row:
+        """A metric of a run at a round, where and how it was run, and its epsilons."""
+        observer = one.config["algo"].get("observer", one.status.observer)  # that the noise is for
+        certified, claimed = one.final_epsilons(observer)
+        return {
+            "question": self.question,
+            "phase": phase,
+            "method": self.method,
+            "place": _name(_values(one, _keys(self.run.places))),
+            "settings": _name(_values(one, keys)),
+            "seed": one.seed,
+            "round": round,
+            "metric": metric,
+            "value": float(one.metrics.set_index("round")[metric].loc[round]),
+            "certified": certified,
+            "claimed": claimed,
+        }
+
+    def _composed(self, words: Sequence[str]) -> list[DictConfig]:
+        usual = [f"experiment={self.run.experiment}", *self.run.words]
+        usual += self.run.cases[self.question].words
+        words = list(by_key([*usual, "checkpoint_every=${rounds}", *words]).values())
+        configs = list(compose_jobs(CommandLine.parse(["-m", *words]), conf_dir()))
         if len(configs) != combinations(words):  # the experiment has a sweep of its own
             raise FedprivError(
-                f"{run.experiment}: {' '.join(words)} makes {len(configs)} runs in place of "
+                f"{self.run.experiment}: {' '.join(words)} makes {len(configs)} runs in place of "
                 f"{combinations(words)}; name every key that the experiment sweeps"
             )
-        jobs = [Job.of(config, number, folder) for number, config in enumerate(configs)]
-        try:
-            SideBySide(AT_ONCE).launch(jobs, quiet=True)
-        except FedprivError:
-            failures = [job.failure for job in jobs if job.failure is not None]
-            if not all(isinstance(one, DivergedError) for one in failures):
-                raise
-        done.touch()
-    finished = [folder for folder in folder.iterdir() if folder.is_dir()]
+        return configs
+
+    def _sweep(self, words: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+        """The finished runs of a sweep; those that diverge are missing. Other failures are raised.
+
+        Runs on tuning seeds are tested on validation records, unless the training loss chooses.
+        """
+        validates = seeds == self.run.tuning_seeds and not self.run.chosen_by
+        words = [*words, f"seed={','.join(map(str, seeds))}"]
+        about = [self.run.experiment, *self.run.words, *self.run.cases[self.question].words, *words]
+        # A changed entry is another sweep.
+        digest = hashlib.sha256("\n".join([*about, str(validates)]).encode()).hexdigest()[:16]
+        folder = self.folder / digest
+        done = folder / "done"
+        if not done.exists():
+            jobs = [
+                Job.of(config, number, folder)
+                for number, config in enumerate(self._composed(words))
+            ]
+            if validates:
+                for job in jobs:
+                    held_out = with_validation_records(job.experiment.data)
+                    job.experiment = replace(job.experiment, data=held_out)
+            try:
+                SideBySide(AT_ONCE).launch(jobs, quiet=True)
+            except FedprivError:
+                failures = [job.failure for job in jobs if job.failure is not None]
+                if not all(isinstance(one, DivergedError) for one in failures):
+                    raise
+            done.touch()
+        finished = [folder for folder in folder.iterdir() if folder.is_dir()]
+        return [
+            found
+            for one in sorted(finished, key=sweep_order)
+            if (found := read_run(one, warn=lambda text: None))
+        ]
+
+
+def _points(words: Sequence[str]) -> list[list[str]]:
+    """All combinations of the values of overrides, as overrides with one value each."""
+    values = [
+        [f"{key}={value}" for value in text.split(",")]
+        for key, text in (word.split("=", 1) for word in words)
+    ]
+    return [list(each) for each in product(*values)]
+
+
+def _merged(grid: Sequence[str], own: Sequence[str]) -> list[str]:
+    """A grid with further values."""
+    further = by_key(own)
     return [
-        found
-        for one in sorted(finished, key=sweep_order)
-        if (found := read_run(one, warn=lambda text: None))
+        _with(key, f"{word},{further.get(key, word)}".replace(f"{key}=", "").split(","))
+        for key, word in by_key(grid).items()
     ]
 
 
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"seed={','.join(map(str, seeds))}"
+def _with(key: str, values: Iterable[float | str]) -> str:
+    """An override with values in ascending order."""
+    return f"{key}={','.join(f'{value:g}' for value in sorted({*map(float, values)}))}"
 
 
-def _keys(words: Sequence[str]) -> list[str]:
+def _extended(grid: Sequence[str], best: Sequence[Mapping[str, str]]) -> list[str]:
+    """A grid with one more value at each end that is chosen, by the ratio of the last two."""
+    taken = {word for each in best for settings in each.values() for word in settings.split(", ")}
+    wider = []
+    for word in grid:
+        key, _, text = word.partition("=")
+        values = [float(each) for each in text.split(",")]
+        ends = [(values[0], values[1]), (values[-1], values[-2])] if values[1:] else []
+        values += [end * end / beside for end, beside in ends if f"{key}={end:g}" in taken]
+        wider.append(_with(key, values))
+    return wider
+
+
+def _keys(words: Iterable[str]) -> list[str]:
     """The keys with several values."""
     return [key for key, _, values in (word.partition("=") for word in words) if "," in values]
 
@@ -161,21 +259,3 @@ def _value(config: Mapping[str, Any], key: str) -> str:
 
 def _name(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
-
-
-def _measured(
-    replication: Replication, run: Run, settings: Mapping[str, str], metric: str, round: int
-) -> Row:
-    """A metric of a run at a round, where and how it was run, and its epsilons."""
-    observer = run.config["algo"].get("observer", run.status.observer)  # whom the noise is made for
-    certified, claimed = run.final_epsilons(observer)
-    return {
-        "place": _name(_values(run, _keys(replication.places))),
-        "settings": _name(settings),
-        "seed": run.seed,
-        "round": round,
-        "metric": metric,
-        "value": float(run.metrics.set_index("round")[metric].loc[round]),
-        "certified": certified,
-        "claimed": claimed,
-    }

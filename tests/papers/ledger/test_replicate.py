@@ -20,6 +20,7 @@ SMALL = Replication(
         "MB-SGD": (("algo=minibatch_sgd",),),
     },
     grids={"MB-SGD": ("preset.local_lr=0.2",)},
+    chosen_by="train_loss",
     tuning_seeds=(100,),
     seeds=(0, 1),
     comparisons=(Comparison("SPIDER", "MB-SGD", "error", 2, "lower", "most"),),
@@ -129,10 +130,10 @@ def test_results_are_read_as_they_were_written_and_decide(rows, tmp_path):
     assert results.decide(ENTRY, "curve", read) == []
     shorter = replace(ENTRY, same={"length": "20 of 100 rounds"})
     assert results.decided_answer(shorter, "conclusion", [decision]) == "not resolved"
-    certain = replace(decision, answer="yes")
+    certain = replace(decision, answer="reproduced")
     other = replace(ENTRY, same={"tuning": "no: 2 local epochs in place of 50"})
     assert results.decided_answer(other, "curve", [certain]) == "not resolved"
-    assert results.decided_answer(other, "conclusion", [certain]) == "yes"
+    assert results.decided_answer(other, "conclusion", [certain]) == "reproduced"
 
 
 def test_a_comparison_answers_the_questions_that_it_names(rows):
@@ -178,7 +179,7 @@ def test_without_names_it_lists_the_entries(capsys):
     command.main([])
     out = capsys.readouterr().out
     assert "* hu/fig6: curve: " in out
-    assert "  hu/lemma5: statement: no" in out
+    assert "  hu/lemma5: statement: refuted" in out
     with pytest.raises(SystemExit):
         command.main(["--help"])
     assert "fedpriv replicate" in capsys.readouterr().out

@@ -52,17 +52,22 @@ def far(sign, places=("x", "y", "z")):
 
 
 @pytest.mark.parametrize(
-    ("sign", "says", "expected"), [(-1, "lower", "yes"), (1, "lower", "no"), (1, "higher", "yes")]
+    ("sign", "says", "expected"),
+    [
+        (-1, "lower", "reproduced"),
+        (1, "lower", "reversed"),
+        (1, "higher", "reproduced"),
+    ],
 )
 def test_every_needs_all_places_and_falls_by_one(sign, says, expected):
     claim = Comparison("A", "B", "loss", 10, says)
     assert decide(claim, *far(sign)) == expected
     first, second = far(-1)
     reversed_at_z = first.assign(z=far(1)[0]["z"])
-    assert decide(CLAIM, reversed_at_z, second) == "no"
+    assert decide(CLAIM, reversed_at_z, second) == "reversed"
     most = Comparison("A", "B", "loss", 10, "lower", "most")
-    assert decide(most, reversed_at_z, second) == "yes"
-    assert decide(most, reversed_at_z.assign(y=far(1)[0]["y"]), second) == "no"
+    assert decide(most, reversed_at_z, second) == "reproduced"
+    assert decide(most, reversed_at_z.assign(y=far(1)[0]["y"]), second) == "reversed"
 
 
 def test_noise_alone_is_not_resolved():
@@ -77,17 +82,19 @@ def test_noise_alone_is_not_resolved():
 def test_the_same_values_are_equal_and_no_advantage():
     _, same = far(0)
     most = Comparison("A", "B", "loss", 10, "lower", "most")
-    assert decide(most, same, same) == "no"
+    assert decide(most, same, same) == "tie"
     close = Comparison("A", "B", "loss", 10, "lower", "close", margin=0.01)
-    assert decide(close, same, same) == "yes"
+    assert decide(close, same, same) == "reproduced"
 
 
 def test_close_is_about_the_margin_on_the_worse_side():
     first, second = far(1)  # the first is higher by 1 and should be lower
     close = [Comparison("A", "B", "l", 1, "lower", "close", margin) for margin in (0.5, 1.0, 2.0)]
-    assert [decide(one, first, second) for one in close] == ["no", "not resolved", "yes"]
+    assert [decide(one, first, second) for one in close] == [
+        *("reversed", "not resolved", "reproduced")
+    ]
     better = Comparison("A", "B", "l", 1, "higher", "close", 0.01)
-    assert decide(better, first, second) == "yes"
+    assert decide(better, first, second) == "reproduced"
 
 
 def test_a_difference_within_the_margin_is_equal():
@@ -95,7 +102,7 @@ def test_a_difference_within_the_margin_is_equal():
     claim = Comparison("A", "B", "l", 1, "lower", "every", margin=0.5)
     [found] = corrected([differences(claim, first, second)])
     assert {side(claim, one) for one in found} == {"equal"}
-    assert answer(claim, found) == "no"
+    assert answer(claim, found) == "tie"
 
 
 def test_on_average_is_one_test():
@@ -131,7 +138,16 @@ def test_more_claims_never_make_a_p_value_smaller(number, seed):
         assert one.p <= one.holm <= min(1.0, number * one.p) + 1e-12
 
 
-def test_one_claim_that_fails_is_enough():
-    assert together(["yes", "no", "not resolved"]) == "no"
-    assert together(["yes", "not resolved"]) == "not resolved"
-    assert together(["yes", "yes"]) == "yes"
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (["reproduced", "tie", "reversed"], "reversed"),
+        (["reproduced", "not run", "tie"], "tie"),
+        (["reproduced", "not resolved", "not run"], "not run"),
+        (["reproduced", "not resolved"], "not resolved"),
+        (["reproduced", "beyond our certificate"], "beyond our certificate"),
+        (["reproduced", "reproduced"], "reproduced"),
+    ],
+)
+def test_one_claim_that_fails_is_enough(answers, expected):
+    assert together(answers) == expected
