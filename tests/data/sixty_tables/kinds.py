@@ -1,7 +1,7 @@
 """Sixty public kinds of tables, as pandas, R, Excel, REDCap and registries write them.
 
-No value comes from a person. Each kind is a function that writes a file of some hundred rows below
-a folder and returns the words that a newcomer types. `KINDS` has them by name.
+No value comes from a person. Each kind is a function that returns some hundred rows; its decorator
+says the file, and the words that a newcomer types. `KINDS` writes them by name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,50 @@ ROW = "data.one_row_per_user=true"
 DEALT = ("allocator=by_user", "allocator.n_silos=4")
 """A table without hospitals."""
 USERS = ("data.user=patient", "data.silo=hospital")
+TIMED = ("data.time=time", *USERS)
 TIES = [5, 10, 10, 20, 30, 30, 60, 90, 120, 365]
 
+Make = Callable[[], pd.DataFrame]
 KINDS: dict[str, Callable[[Path], tuple[str, ...]]] = {}
-Made = tuple[str, ...]
 
 
-def kind(make: Callable[[Path], Made]) -> Callable[[Path], Made]:
-    KINDS[make.__name__] = make
-    return make
+def by_pandas(frame: pd.DataFrame, path: Path, **form) -> None:
+    frame.to_csv(path, index=False, **form)
+
+
+def by_r(frame: pd.DataFrame, path: Path, *, rows: bool = False, **form: str) -> None:
+    """As R's write.csv: texts in quotes, NA without, truth values as TRUE and FALSE."""
+    out = frame.copy()
+    for name in out.select_dtypes(bool):
+        out[name] = out[name].map({True: "\0TRUE", False: "\0FALSE"})
+    out.index = pd.RangeIndex(1, len(out) + 1).astype(str)
+    out.to_csv(path, index=rows, quoting=csv.QUOTE_NONNUMERIC, na_rep="NA", **form)
+    text = path.read_text().replace('"NA"', "NA")
+    path.write_text(text.replace('"\0TRUE"', "TRUE").replace('"\0FALSE"', "FALSE"))
+
+
+def kind(
+    file: str = "visits.csv",
+    label: str = "died",
+    *words: str,
+    write: Callable[..., None] = by_pandas,
+    **form,
+) -> Callable[[Make], Make]:
+    """A kind of table.
+
+    words: more words of a newcomer; none: patients and hospitals are there.
+    write: writes the rows, with `form`.
+    """
+
+    def register(make: Make) -> Make:
+        def written(folder: Path) -> tuple[str, ...]:
+            write(make(), folder / file, **form)
+            return ("data=table", f"data.path={file}", f"data.label={label}", *(words or USERS))
+
+        KINDS[make.__name__] = written
+        return make
+
+    return register
 
 
 def people(n: int = 200, positives: float = 0.3, seed: int = 0) -> pd.DataFrame:
@@ -50,6 +85,21 @@ def people(n: int = 200, positives: float = 0.3, seed: int = 0) -> pd.DataFrame:
     )
 
 
+def visits(n: int = 200, /, **columns) -> pd.DataFrame:
+    """`people` with these columns, new or instead of others; a function makes one from all rows."""
+    return people(n).assign(**columns)
+
+
+def texts(**of) -> Callable[[pd.DataFrame], pd.Series]:
+    """The outcome in these texts, `yes` and `no`."""
+    return lambda frame: frame["died"].map({1: of["yes"], 0: of["no"]})
+
+
+def truths(name: str, yes: object = 1) -> Callable[[pd.DataFrame], pd.Series]:
+    """A column as truth values."""
+    return lambda frame: frame[name] == yes
+
+
 def days(n: int, start: str = "2019-01-01", step: int = 3, seed: int = 0) -> pd.Series:
     """n dates within three years or so."""
     offsets = np.random.default_rng(seed).integers(0, 365 * step, n)
@@ -61,29 +111,24 @@ def holes(column: pd.Series, share: float = 0.1, seed: int = 1) -> pd.Series:
     return column.mask(np.random.default_rng(seed).random(len(column)) < share)
 
 
-def by_r(frame: pd.DataFrame, path: Path, *, rows: bool = False, **form: str) -> None:
-    """As R's write.csv: texts in quotes, NA without, truth values as TRUE and FALSE."""
-    out = frame.copy()
-    for name in out.select_dtypes(bool):
-        out[name] = out[name].map({True: "\0TRUE", False: "\0FALSE"})
-    out.index = pd.RangeIndex(1, len(out) + 1).astype(str)
-    out.to_csv(path, index=rows, quoting=csv.QUOTE_NONNUMERIC, na_rep="NA", **form)
-    text = path.read_text().replace('"NA"', "NA")
-    path.write_text(text.replace('"\0TRUE"', "TRUE").replace('"\0FALSE"', "FALSE"))
+def gaps(frame: pd.DataFrame) -> pd.Series:
+    """`bmi` with missing values."""
+    return holes(frame["bmi"])
 
 
-def said(path: Path, label: str, *words: str) -> Made:
-    return ("data=table", f"data.path={path.name}", f"data.label={label}", *words)
+def with_commas(frame: pd.DataFrame) -> pd.Series:
+    """`bmi` with decimal commas."""
+    return frame["bmi"].map("{:.1f}".format).str.replace(".", ",")
 
 
 # Famous tables.
 
 
-@kind
-def titanic(folder: Path) -> Made:
+@kind("train.csv", "Survived", "data.user=PassengerId", *DEALT)
+def titanic() -> pd.DataFrame:
     """Kaggle: quoted names with commas, a cabin for one in five, ages with gaps."""
     n, rng, base = 200, np.random.default_rng(1), people(200, 0.38)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "PassengerId": range(1, n + 1),
             "Survived": base["died"],
@@ -98,8 +143,6 @@ def titanic(folder: Path) -> Made:
             "Embarked": holes(pd.Series(rng.choice(["S", "C", "Q"], n)), 0.01),
         }
     )
-    frame.to_csv(folder / "train.csv", index=False)
-    return said(folder / "train.csv", "Survived", "data.user=PassengerId", *DEALT)
 
 
 def _iris() -> pd.DataFrame:
@@ -114,40 +157,39 @@ def _iris() -> pd.DataFrame:
     )
 
 
-@kind
-def iris_of_r(folder: Path) -> Made:
+@kind("iris.csv", "Species", ROW, *DEALT, write=by_r, rows=True)
+def iris_of_r() -> pd.DataFrame:
     """write.csv(iris): a first column of row names without a name."""
-    by_r(_iris(), folder / "iris.csv", rows=True)
-    return said(folder / "iris.csv", "Species", ROW, *DEALT)
+    return _iris()
 
 
-@kind
-def iris_of_pandas(folder: Path) -> Made:
+@kind("iris.csv", "Species", ROW, *DEALT)
+def iris_of_pandas() -> pd.DataFrame:
     """Written with an index, read and written again: Unnamed: 0."""
-    _iris().rename_axis("Unnamed: 0").to_csv(folder / "iris.csv")
-    return said(folder / "iris.csv", "Species", ROW, *DEALT)
+    return _iris().rename_axis("Unnamed: 0").reset_index()
 
 
-@kind
-def adult(folder: Path) -> Made:
+@kind("adult.csv", "income", *USERS, write=lambda lines, path: path.write_text(lines))
+def adult() -> str:
     """UCI: a space after each comma, ? for unknown, labels >50K and <=50K."""
-    frame, rng = people(220, 0.24), np.random.default_rng(3)
-    frame["workclass"] = rng.choice(["Private", "State-gov", "?"], 220, p=[0.8, 0.1, 0.1])
-    frame["race"] = rng.choice(["White", "Black", "Amer-Indian-Eskimo"], 220, p=[0.8, 0.15, 0.05])
-    frame["income"] = np.where(frame.pop("died"), ">50K", "<=50K")
-    lines = [", ".join(map(str, row)) for row in frame.to_numpy()]
-    head = ", ".join(frame.columns)
-    (folder / "adult.csv").write_text("\n".join([head, *lines, "", ""]))
-    return said(folder / "adult.csv", "income", *USERS)
+    rng = np.random.default_rng(3)
+    frame = people(220, 0.24).assign(
+        workclass=rng.choice(["Private", "State-gov", "?"], 220, p=[0.8, 0.1, 0.1]),
+        race=rng.choice(["White", "Black", "Amer-Indian-Eskimo"], 220, p=[0.8, 0.15, 0.05]),
+        income=lambda frame: np.where(frame["died"], ">50K", "<=50K"),
+    )
+    frame = frame.drop(columns="died")
+    lines = [", ".join(map(str, row)) for row in [frame.columns, *frame.to_numpy()]]
+    return "\n".join([*lines, "", ""])
 
 
-@kind
-def wine_quality(folder: Path) -> Made:
+@kind("winequality-white.csv", "quality", ROW, *DEALT, sep=";", quoting=csv.QUOTE_NONNUMERIC)
+def wine_quality() -> pd.DataFrame:
     """UCI: semicolons, names with spaces in quotes; a quality of 5 to 8."""
     rng, n = np.random.default_rng(4), 240
     alcohol = rng.normal(10.5, 1.2, n)
     quality = np.clip(np.round(6 + 0.4 * (alcohol - 10.5) + rng.normal(0, 0.6, n)), 5, 7)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "fixed acidity": rng.normal(7, 0.8, n).round(1),
             "residual sugar": rng.gamma(2, 3, n).round(2),
@@ -155,17 +197,13 @@ def wine_quality(folder: Path) -> Made:
             "quality": quality.astype(int),
         }
     )
-    frame.to_csv(
-        folder / "winequality-white.csv", sep=";", index=False, quoting=csv.QUOTE_NONNUMERIC
-    )
-    return said(folder / "winequality-white.csv", "quality", ROW, *DEALT)
 
 
-@kind
-def breast_cancer_with_an_unnamed_end(folder: Path) -> Made:
+@kind("data.csv", "diagnosis", "data.user=id", *DEALT)
+def breast_cancer_with_an_unnamed_end() -> pd.DataFrame:
     """Kaggle: the header and each row end with a comma: a last column without a name."""
     base, rng = people(180, 0.37), np.random.default_rng(6)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "id": rng.choice(np.arange(8670, 911_320_502, 97), 180, replace=False),
             "diagnosis": np.where(base["died"], "M", "B"),
@@ -174,12 +212,10 @@ def breast_cancer_with_an_unnamed_end(folder: Path) -> Made:
             "": "",
         }
     )
-    frame.to_csv(folder / "data.csv", index=False, quoting=csv.QUOTE_MINIMAL)
-    return said(folder / "data.csv", "diagnosis", "data.user=id", *DEALT)
 
 
-@kind
-def stroke(folder: Path) -> Made:
+@kind("stroke.csv", "stroke", "data.user=id", *DEALT, na_rep="N/A")
+def stroke() -> pd.DataFrame:
     """Kaggle: 5 % positives, N/A, one gender with a single row."""
     frame = people(240, 0.06)
     frame["gender"] = frame.pop("sex").map({"f": "Female", "m": "Male"})
@@ -187,20 +223,18 @@ def stroke(folder: Path) -> Made:
     frame["bmi"] = holes(frame["bmi"], 0.05)
     frame["ever_married"] = np.where(frame["age"] > 30, "Yes", "No")
     frame.insert(0, "id", np.random.default_rng(7).permutation(np.arange(67, 67 + 30 * 240, 30)))
-    frame = frame.drop(columns=["patient", "hospital"]).rename(columns={"died": "stroke"})
-    frame.to_csv(folder / "stroke.csv", index=False, na_rep="N/A")
-    return said(folder / "stroke.csv", "stroke", "data.user=id", *DEALT)
+    return frame.drop(columns=["patient", "hospital"]).rename(columns={"died": "stroke"})
 
 
-@kind
-def telco_churn(folder: Path) -> Made:
+@kind("churn.csv", "Churn", "data.user=customerID", *DEALT)
+def telco_churn() -> pd.DataFrame:
     """IBM: ids such as 7590-VHVEG, a blank for a missing number, 0/1 beside Yes/No."""
     base, rng = people(200, 0.27), np.random.default_rng(8)
     letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
     ids = [f"{rng.integers(1000, 9999)}-{''.join(rng.choice(letters, 5))}" for _ in range(200)]
     total = pd.Series(rng.gamma(2, 900, 200).round(2)).astype(str)
     total[::40] = " "
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "customerID": ids,
             "SeniorCitizen": (base["age"] > 65).astype(int),
@@ -210,16 +244,14 @@ def telco_churn(folder: Path) -> Made:
             "Churn": np.where(base["died"], "Yes", "No"),
         }
     )
-    frame.to_csv(folder / "churn.csv", index=False)
-    return said(folder / "churn.csv", "Churn", "data.user=customerID", *DEALT)
 
 
-@kind
-def diabetes_130_hospitals(folder: Path) -> Made:
+@kind("diabetic_data.csv", "readmitted", "data.user=patient_nbr", *DEALT)
+def diabetes_130_hospitals() -> pd.DataFrame:
     """UCI: two columns of ids, ? for unknown, ages as [70-80), three classes, weight mostly ?."""
     base, rng, n = people(220), np.random.default_rng(11), 220
     low = base["age"] // 10 * 10
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "encounter_id": rng.choice(np.arange(12522, 400_000_000, 631), n, replace=False),
             "patient_nbr": [int(one[1:]) * 10_007 + 135 for one in base["patient"]],
@@ -232,234 +264,169 @@ def diabetes_130_hospitals(folder: Path) -> Made:
             "readmitted": rng.choice(["NO", ">30", "<30"], n, p=[0.5, 0.35, 0.15]),
         }
     )
-    frame.to_csv(folder / "diabetic_data.csv", index=False)
-    return said(folder / "diabetic_data.csv", "readmitted", "data.user=patient_nbr", *DEALT)
 
 
 # Survival.
 
 
-def _survival(seed: int, event: str = "status") -> pd.DataFrame:
-    frame, rng = people(180), np.random.default_rng(seed)
-    frame["time"] = rng.choice(TIES, 180)
-    frame[event] = frame.pop("died")
-    return frame
+def _survival(seed: int, event: str = "status", of=lambda died: died) -> pd.DataFrame:
+    """Times, and the event as `of` writes it."""
+    frame = people(180).assign(time=np.random.default_rng(seed).choice(TIES, 180))
+    return frame.drop(columns="died").assign(**{event: of(frame["died"])})
 
 
-@kind
-def heart_failure(folder: Path) -> Made:
-    frame = _survival(20, "DEATH_EVENT")
-    frame["platelets"] = np.random.default_rng(20).choice([263358.03, 265000.0, 1e5], 180)
-    frame.to_csv(folder / "heart_failure.csv", index=False)
-    return said(folder / "heart_failure.csv", "DEATH_EVENT", "data.time=time", *USERS)
+@kind("heart_failure.csv", "DEATH_EVENT", *TIMED)
+def heart_failure() -> pd.DataFrame:
+    platelets = np.random.default_rng(20).choice([263358.03, 265000.0, 1e5], 180)
+    return _survival(20, "DEATH_EVENT").assign(platelets=platelets)
 
 
-@kind
-def lung_of_r(folder: Path) -> Made:
+@kind("lung.csv", "status", *TIMED, write=by_r)
+def lung_of_r() -> pd.DataFrame:
     """R's survival::lung: status 1 is censored, 2 is dead."""
-    frame = _survival(21)
-    frame["status"] += 1
-    frame["ph.ecog"] = holes(pd.Series(np.random.default_rng(21).choice([0.0, 1.0, 2.0], 180)))
-    by_r(frame, folder / "lung.csv")
-    return said(folder / "lung.csv", "status", "data.time=time", *USERS)
+    ecog = holes(pd.Series(np.random.default_rng(21).choice([0.0, 1.0, 2.0], 180)))
+    return _survival(21, of=lambda died: died + 1).assign(**{"ph.ecog": ecog})
 
 
-@kind
-def veteran_with_ties_and_zeros(folder: Path) -> Made:
+@kind("veteran.csv", "status", *TIMED, write=by_r)
+def veteran_with_ties_and_zeros() -> pd.DataFrame:
     """Times of 0: dead on the day of admission."""
-    frame = _survival(22)
-    frame.loc[:9, "time"] = 0
-    by_r(frame, folder / "veteran.csv")
-    return said(folder / "veteran.csv", "status", "data.time=time", *USERS)
+    return _survival(22).assign(time=lambda frame: frame["time"].where(frame.index > 9, 0))
 
 
-@kind
-def survival_with_logicals_of_r(folder: Path) -> Made:
-    frame = _survival(23)
-    frame["status"] = frame["status"].astype(bool)
-    by_r(frame, folder / "gbsg.csv")
-    return said(folder / "gbsg.csv", "status", "data.time=time", *USERS)
+@kind("gbsg.csv", "status", *TIMED, write=by_r)
+def survival_with_logicals_of_r() -> pd.DataFrame:
+    return _survival(23, of=lambda died: died == 1)
 
 
-@kind
-def survival_with_logicals_of_pandas(folder: Path) -> Made:
-    frame = _survival(24)
-    frame["status"] = frame["status"].astype(bool)
-    frame.to_csv(folder / "whas500.csv", index=False)
-    return said(folder / "whas500.csv", "status", "data.time=time", *USERS)
+@kind("whas500.csv", "status", *TIMED)
+def survival_with_logicals_of_pandas() -> pd.DataFrame:
+    return _survival(24, of=lambda died: died == 1)
 
 
-@kind
-def survival_with_yes_and_no(folder: Path) -> Made:
-    frame = _survival(25)
-    frame["status"] = frame["status"].map({1: "yes", 0: "no"})
-    frame.to_csv(folder / "relapse.csv", index=False)
-    return said(folder / "relapse.csv", "status", "data.time=time", *USERS)
+@kind("relapse.csv", "status", *TIMED)
+def survival_with_yes_and_no() -> pd.DataFrame:
+    return _survival(25, of=lambda died: died.map({1: "yes", 0: "no"}))
 
 
-@kind
-def tcga_vital_status(folder: Path) -> Made:
+@kind("clinical.tsv", "vital_status", *TIMED, sep="\t", na_rep="'--")
+def tcga_vital_status() -> pd.DataFrame:
     """Alive and Dead; days to the last follow-up."""
-    frame = _survival(26, "vital_status")
-    frame["vital_status"] = frame["vital_status"].map({1: "Dead", 0: "Alive"})
-    frame.to_csv(folder / "clinical.tsv", sep="\t", index=False, na_rep="'--")
-    return said(folder / "clinical.tsv", "vital_status", "data.time=time", *USERS)
+    return _survival(26, "vital_status", lambda died: died.map({1: "Dead", 0: "Alive"}))
 
 
 # Ids.
 
 
-@kind
-def whole_number_ids(folder: Path) -> Made:
+@kind()
+def whole_number_ids() -> pd.DataFrame:
     """Patients 1 to 120, hospitals 11 and 101."""
-    frame = people(240)
-    frame["patient"] = np.arange(240) % 120 + 1
-    frame["hospital"] = np.where(frame["patient"] % 2, 11, 101)
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    patient = np.arange(240) % 120 + 1
+    return visits(240, patient=patient, hospital=np.where(patient % 2, 11, 101))
 
 
-@kind
-def uuids(folder: Path) -> Made:
-    frame = people(240)
+@kind()
+def uuids() -> pd.DataFrame:
     names = [str(uuid.UUID(int=(7**90 * (i + 3)) % 2**128)) for i in range(120)]
     names[:2] = ["5a0fc2d1-0000-4000-8000-00000000a012", "5a0fc2d1-0000-4000-8000-0000000a0012"]
-    frame["patient"] = [names[i % 120] for i in range(240)]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return visits(240, patient=2 * names)
 
 
-@kind
-def ids_with_spaces(folder: Path) -> Made:
+@kind()
+def ids_with_spaces() -> pd.DataFrame:
     """Wards and beds: "ward 1 11" is not "ward 11 1"."""
-    frame = people(240)
-    frame["patient"] = [f"ward {i % 12 + 1} {i // 12 % 11 + 1}" for i in range(240)]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return visits(240, patient=[f"ward {i % 12 + 1} {i // 12 % 11 + 1}" for i in range(240)])
 
 
-@kind
-def ids_padded_with_zeros(folder: Path) -> Made:
-    frame = people(200)
-    frame["patient"] = [f"{int(one[1:]):06d}" for one in frame["patient"]]
-    by_r(frame, folder / "visits.csv")
-    return said(folder / "visits.csv", "died", *USERS)
+@kind(write=by_r)
+def ids_padded_with_zeros() -> pd.DataFrame:
+    return visits(patient=lambda frame: [f"{int(one[1:]):06d}" for one in frame["patient"]])
 
 
-@kind
-def ids_that_pandas_made_floats(folder: Path) -> Made:
+@kind()
+def ids_that_pandas_made_floats() -> pd.DataFrame:
     """17.0: there was a missing id when pandas read them."""
-    frame = people(200)
-    frame["patient"] = [float(one[1:]) for one in frame["patient"]]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return visits(patient=lambda frame: frame["patient"].str[1:].astype(float))
 
 
-@kind
-def nhs_numbers(folder: Path) -> Made:
-    frame = people(200)
-    frame["patient"] = [
-        f"943 {476 + int(one[1:])} {5919 - int(one[1:])}" for one in frame["patient"]
-    ]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def nhs_numbers() -> pd.DataFrame:
+    number = people(200)["patient"].str[1:].astype(int)
+    return visits(patient=[f"943 {476 + one} {5919 - one}" for one in number])
 
 
-@kind
-def nhanes_sequence_numbers(folder: Path) -> Made:
+@kind("nhanes.csv", "died", "data.user=SEQN", *DEALT, write=by_r)
+def nhanes_sequence_numbers() -> pd.DataFrame:
     """NHANES by R's foreign: all numbers are doubles."""
-    frame = people(200, 0.15)
+    frame = people(200, 0.15).drop(columns=["patient", "hospital"])
     frame.insert(0, "SEQN", np.arange(83732.0, 83932.0))
-    frame["LBXGLU"] = holes(frame["bmi"] * 4, 0.3)
-    by_r(frame.drop(columns=["patient", "hospital"]), folder / "nhanes.csv")
-    return said(folder / "nhanes.csv", "died", "data.user=SEQN", *DEALT)
+    return frame.assign(LBXGLU=holes(frame["bmi"] * 4, 0.3))
 
 
-@kind
-def patients_in_several_hospitals(folder: Path) -> Made:
-    frame = people(240)
-    frame["hospital"] = np.random.default_rng(30).choice(["Ash", "Birch", "Cedar"], 240)
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def patients_in_several_hospitals() -> pd.DataFrame:
+    return visits(240, hospital=np.random.default_rng(30).choice(["Ash", "Birch", "Cedar"], 240))
 
 
-@kind
-def one_row_a_patient(folder: Path) -> Made:
-    frame = people(200, 0.4)
-    frame["patient"] = [f"P{i}" for i in range(200)]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def one_row_a_patient() -> pd.DataFrame:
+    return people(200, 0.4).assign(patient=[f"P{i}" for i in range(200)])
 
 
-@kind
-def rare_outcome(folder: Path) -> Made:
-    people(400, 0.03).to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def rare_outcome() -> pd.DataFrame:
+    return people(400, 0.03)
 
 
 # Dates.
 
 
-@kind
-def mimic_admissions(folder: Path) -> Made:
+@kind("admissions.csv")
+def mimic_admissions() -> pd.DataFrame:
     """Times to the second in the years 2100 to 2200, a death time for few."""
-    frame, n = people(220, 0.1), 220
+    frame, n, rng = people(220, 0.1), 220, np.random.default_rng
     start = days(n, "2150-05-06 22:23:00") + pd.to_timedelta(np.arange(n) * 61, unit="s")
-    frame.insert(1, "hadm_id", np.random.default_rng(31).permutation(np.arange(n) * 13 + 100_000))
-    frame["admittime"] = start
-    frame["dischtime"] = start + pd.to_timedelta(np.arange(n) % 9 * 3700, unit="s")
-    frame["deathtime"] = (start + pd.Timedelta(days=9)).where(frame["died"] == 1)
-    frame["ethnicity"] = np.random.default_rng(31).choice(["WHITE", "BLACK/AFRICAN", "OTHER"], n)
-    frame.to_csv(folder / "admissions.csv", index=False)
-    return said(folder / "admissions.csv", "died", *USERS)
+    frame.insert(1, "hadm_id", rng(31).permutation(np.arange(n) * 13 + 100_000))
+    return frame.assign(
+        admittime=start,
+        dischtime=start + pd.to_timedelta(np.arange(n) % 9 * 3700, unit="s"),
+        deathtime=(start + pd.Timedelta(days=9)).where(frame["died"] == 1),
+        ethnicity=rng(31).choice(["WHITE", "BLACK/AFRICAN", "OTHER"], n),
+    )
 
 
-def _dated(folder: Path, form: str, name: str = "visits.csv") -> Made:
-    frame = people(200)
-    frame["admitted"] = days(200).dt.strftime(form)
-    frame.to_csv(folder / name, index=False)
-    return said(folder / name, "died", *USERS)
-
-
-@kind
-def iso_dates(folder: Path) -> Made:
+@kind()
+def iso_dates() -> pd.DataFrame:
     """87 different dates."""
-    frame = people(200)
-    frame["admitted"] = [days(87).dt.strftime("%Y-%m-%d").iloc[i % 87] for i in range(200)]
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return visits(admitted=np.resize(days(87).dt.strftime("%Y-%m-%d"), 200))
 
 
-@kind
-def iso_times_with_zone(folder: Path) -> Made:
-    return _dated(folder, "%Y-%m-%dT%H:%M:%SZ")
+@kind()
+def iso_times_with_zone() -> pd.DataFrame:
+    return visits(admitted=days(200).dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-@kind
-def british_dates(folder: Path) -> Made:
-    return _dated(folder, "%d/%m/%Y")
+@kind()
+def british_dates() -> pd.DataFrame:
+    return visits(admitted=days(200).dt.strftime("%d/%m/%Y"))
 
 
-@kind
-def american_dates(folder: Path) -> Made:
-    return _dated(folder, "%m/%d/%Y")
+@kind()
+def american_dates() -> pd.DataFrame:
+    return visits(admitted=days(200).dt.strftime("%m/%d/%Y"))
 
 
-@kind
-def dates_of_sas(folder: Path) -> Made:
+@kind(na_rep=".")
+def dates_of_sas() -> pd.DataFrame:
     """01JAN2020, and a point for a missing number."""
-    frame = people(200)
-    frame["admitted"] = days(200).dt.strftime("%d%b%Y").str.upper()
-    frame["bmi"] = holes(frame["bmi"])
-    frame.to_csv(folder / "visits.csv", index=False, na_rep=".")
-    return said(folder / "visits.csv", "died", *USERS)
+    return visits(admitted=days(200).dt.strftime("%d%b%Y").str.upper(), bmi=gaps)
 
 
-@kind
-def bike_sharing(folder: Path) -> Made:
+@kind("day.csv", "cnt", "data.user=station", *DEALT)
+def bike_sharing() -> pd.DataFrame:
     """UCI: a counter of rows, dates, a count to predict."""
     rng, n = np.random.default_rng(32), 240
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "instant": range(1, n + 1),
             "dteday": pd.date_range("2011-01-01", periods=n).strftime("%Y-%m-%d"),
@@ -468,281 +435,230 @@ def bike_sharing(folder: Path) -> Made:
             "cnt": rng.integers(22, 8714, n),
         }
     )
-    frame.to_csv(folder / "day.csv", index=False)
-    return said(folder / "day.csv", "cnt", "data.user=station", *DEALT)
 
 
 # Excel.
 
 
-@kind
-def excel_in_germany(folder: Path) -> Made:
+@kind("Mappe1.csv", "verstorben", sep=";", encoding="utf-8-sig", lineterminator="\r\n")
+def excel_in_germany() -> pd.DataFrame:
     """CSV UTF-8: a mark at the start, semicolons, decimal commas, dd.mm.yyyy, ja and nein."""
-    frame = people(200)
-    frame["Größe"] = (150 + frame["bmi"]).map("{:.1f}".format).str.replace(".", ",")
-    frame["bmi"] = frame["bmi"].map("{:.1f}".format).str.replace(".", ",")
-    frame["aufgenommen"] = days(200).dt.strftime("%d.%m.%Y")
-    frame["verstorben"] = frame.pop("died").map({1: "ja", 0: "nein"})
-    frame.to_csv(
-        folder / "Mappe1.csv", sep=";", index=False, encoding="utf-8-sig", lineterminator="\r\n"
+    frame = visits(
+        Größe=lambda frame: (150 + frame["bmi"]).map("{:.1f}".format).str.replace(".", ","),
+        bmi=with_commas,
+        aufgenommen=days(200).dt.strftime("%d.%m.%Y"),
+        verstorben=texts(yes="ja", no="nein"),
     )
-    return said(folder / "Mappe1.csv", "verstorben", *USERS)
+    return frame.drop(columns="died")
 
 
-@kind
-def excel_in_germany_before_utf8(folder: Path) -> Made:
+@kind("Mappe1.csv", sep=";", encoding="latin-1")
+def excel_in_germany_before_utf8() -> pd.DataFrame:
     """CSV in Windows' own encoding."""
-    frame = people(200)
-    frame["hospital"] = frame["hospital"].replace({"Ash": "München", "Birch": "Köln"})
-    frame.to_csv(folder / "Mappe1.csv", sep=";", index=False, encoding="latin-1")
-    return said(folder / "Mappe1.csv", "died", *USERS)
+    return people(200).replace({"hospital": {"Ash": "München", "Birch": "Köln"}})
 
 
-@kind
-def excel_in_france(folder: Path) -> Made:
+@kind("visites.csv", "décès", sep=";")
+def excel_in_france() -> pd.DataFrame:
     """Thousands by a space that does not break, decimal commas, oui and non."""
-    frame = people(200)
     cost = np.random.default_rng(33).gamma(3, 900, 200)
-    frame["coût"] = [f"{one:,.2f}".replace(",", "\u202f").replace(".", ",") for one in cost]
-    frame["bmi"] = frame["bmi"].map("{:.1f}".format).str.replace(".", ",")
-    frame["décès"] = frame.pop("died").map({1: "oui", 0: "non"})
-    frame.to_csv(folder / "visites.csv", sep=";", index=False)
-    return said(folder / "visites.csv", "décès", *USERS)
+    frame = visits(
+        coût=[f"{one:,.2f}".replace(",", "\u202f").replace(".", ",") for one in cost],
+        bmi=with_commas,
+        décès=texts(yes="oui", no="non"),
+    )
+    return frame.drop(columns="died")
 
 
-@kind
-def excel_in_america(folder: Path) -> Made:
-    """ "1,234" for thousands, $ and %, and a trailing row and column without a cell."""
-    frame, rng = people(200), np.random.default_rng(34)
-    frame["charges"] = [f"${one:,.2f} " for one in rng.gamma(3, 900, 200)]
-    frame["cells"] = [f"{one:,}" for one in rng.integers(400, 12_000, 200)]
-    frame["saturation"] = [f"{one:.1f}%" for one in rng.uniform(85, 100, 200)]
-    frame[""] = ""
-    frame.to_csv(folder / "Book1.csv", index=False)
-    with open(folder / "Book1.csv", "a") as file:
+def _with_an_empty_row(frame: pd.DataFrame, path: Path) -> None:
+    by_pandas(frame, path)
+    with open(path, "a") as file:
         file.write("," * (len(frame.columns) - 1) + "\n")
-    return said(folder / "Book1.csv", "died", *USERS)
 
 
-@kind
-def excel_in_switzerland(folder: Path) -> Made:
+@kind("Book1.csv", write=_with_an_empty_row)
+def excel_in_america() -> pd.DataFrame:
+    """ "1,234" for thousands, $ and %, and a trailing row and column without a cell."""
+    rng = np.random.default_rng(34)
+    return visits(
+        charges=[f"${one:,.2f} " for one in rng.gamma(3, 900, 200)],
+        cells=[f"{one:,}" for one in rng.integers(400, 12_000, 200)],
+        saturation=[f"{one:.1f}%" for one in rng.uniform(85, 100, 200)],
+        **{"": ""},
+    )
+
+
+def _separator_first(frame: pd.DataFrame, path: Path) -> None:
+    path.write_text("sep=;\n" + frame.to_csv(sep=";", index=False))
+
+
+@kind("Kosten.csv", write=_separator_first)
+def excel_in_switzerland() -> pd.DataFrame:
     """1'234.50, and the separator in a line of its own."""
-    frame = people(200)
-    frame["cost"] = [f"{one:,.2f}".replace(",", "'") for one in 300 + 55.5 * np.arange(200)]
-    frame.to_csv(folder / "body.csv", sep=";", index=False)
-    (folder / "Kosten.csv").write_text("sep=;\n" + (folder / "body.csv").read_text())
-    return said(folder / "Kosten.csv", "died", *USERS)
+    return visits(cost=[f"{one:,.2f}".replace(",", "'") for one in 300 + 55.5 * np.arange(200)])
 
 
 # REDCap and questionnaires.
 
+REDCAP = ("data.user=record_id", "data.silo=redcap_data_access_group")
 
-@kind
-def redcap_raw(folder: Path) -> Made:
+
+@kind("raw.csv", "died", *REDCAP, quoting=csv.QUOTE_NONNUMERIC)
+def redcap_raw() -> pd.DataFrame:
     """Checkboxes as race___1, an event's name, access groups, 2 for a complete form."""
     frame, rng = people(200, 0.2), np.random.default_rng(35)
     frame = frame.rename(columns={"patient": "record_id", "hospital": "redcap_data_access_group"})
     frame.insert(1, "redcap_event_name", "baseline_arm_1")
-    frame["visit_date"] = days(200).dt.strftime("%Y-%m-%d")
-    for box in (1, 2, 99):
-        frame[f"race___{box}"] = rng.integers(0, 2, 200)
-    frame["comments"] = holes(pd.Series([f"seen by dr. {i}" for i in range(200)]), 0.6)
-    frame["baseline_complete"] = 2
-    frame.to_csv(folder / "raw.csv", index=False, quoting=csv.QUOTE_NONNUMERIC)
-    group = "data.silo=redcap_data_access_group"
-    return said(folder / "raw.csv", "died", "data.user=record_id", group)
+    return frame.assign(
+        visit_date=days(200).dt.strftime("%Y-%m-%d"),
+        **{f"race___{box}": rng.integers(0, 2, 200) for box in (1, 2, 99)},
+        comments=holes(pd.Series([f"seen by dr. {i}" for i in range(200)]), 0.6),
+        baseline_complete=2,
+    )
 
 
-@kind
-def redcap_labels(folder: Path) -> Made:
+@kind("labels.csv", encoding="utf-8-sig")
+def redcap_labels() -> pd.DataFrame:
     """Whole questions as names, Checked and Unchecked."""
     frame, rng = people(200, 0.2), np.random.default_rng(36)
+    boxes = {
+        f"Which race(s)? Check all. (choice={race})": rng.choice(["Checked", "Unchecked"], 200)
+        for race in ("White", "Black or African American")
+    }
     frame = frame.rename(columns={"age": "Age at admission, in years:"})
-    for race in ("White", "Black or African American"):
-        name = f"Which race(s)? Check all. (choice={race})"
-        frame[name] = rng.choice(["Checked", "Unchecked"], 200)
-    frame["Complete?"] = "Complete"
-    frame["died"] = frame["died"].map({1: "Yes", 0: "No"})
-    frame.to_csv(folder / "labels.csv", index=False, encoding="utf-8-sig")
-    return said(folder / "labels.csv", "died", *USERS)
+    return frame.assign(**boxes, **{"Complete?": "Complete"}, died=texts(yes="Yes", no="No"))
 
 
-@kind
-def google_form(folder: Path) -> Made:
+@kind("form.csv")
+def google_form() -> pd.DataFrame:
     """A time stamp with the month first, answers in curly quotes, free text over several lines."""
     frame, rng = people(200), np.random.default_rng(37)
     frame.insert(0, "Timestamp", days(200).dt.strftime("%m/%d/%Y %H:%M:%S"))
     frame["How do you feel?"] = rng.choice(["I’m “fine”", "so – so", "not well"], 200)
-    frame["Anything else?"] = [f"line one, {i}\nline two" for i in range(200)]
-    frame.to_csv(folder / "form.csv", index=False)
-    return said(folder / "form.csv", "died", *USERS)
+    return frame.assign(**{"Anything else?": [f"line one, {i}\nline two" for i in range(200)]})
 
 
-@kind
-def stata_labels(folder: Path) -> Made:
+@kind("wave1.csv", na_rep=".")
+def stata_labels() -> pd.DataFrame:
     """Values with numbers: "1. yes"; a point for a missing number."""
-    frame = people(200)
-    frame["bmi"] = holes(frame["bmi"])
-    frame["died"] = frame["died"].map({1: "1. yes", 0: "0. no"})
-    frame.to_csv(folder / "wave1.csv", index=False, na_rep=".")
-    return said(folder / "wave1.csv", "died", *USERS)
+    return visits(bmi=gaps, died=texts(yes="1. yes", no="0. no"))
 
 
 # Truth values, numbers, gaps.
 
 
-@kind
-def logicals_of_r(folder: Path) -> Made:
-    frame = people(200)
-    frame["died"] = frame["died"].astype(bool)
-    frame["smoker"] = frame["smoker"] == "yes"
-    by_r(frame, folder / "visits.csv")
-    return said(folder / "visits.csv", "died", *USERS)
+@kind(write=by_r)
+def logicals_of_r() -> pd.DataFrame:
+    return visits(died=truths("died"), smoker=truths("smoker", "yes"))
 
 
-@kind
-def booleans_of_pandas(folder: Path) -> Made:
-    frame = people(200)
-    frame["died"] = frame["died"].astype(bool)
-    frame["smoker"] = holes((frame["smoker"] == "yes").astype(object))
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def booleans_of_pandas() -> pd.DataFrame:
+    smoker = truths("smoker", "yes")
+    return visits(died=truths("died"), smoker=lambda frame: holes(smoker(frame).astype(object)))
 
 
-@kind
-def t_and_f(folder: Path) -> Made:
-    frame = people(200)
-    frame["died"] = frame["died"].map({1: "T", 0: "F"})
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def t_and_f() -> pd.DataFrame:
+    return visits(died=texts(yes="T", no="F"))
 
 
-@kind
-def zero_and_one_as_floats(folder: Path) -> Made:
-    frame = people(200)
-    frame["died"] = frame["died"].astype(float)
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def zero_and_one_as_floats() -> pd.DataFrame:
+    return people(200).astype({"died": float})
 
 
-@kind
-def scientific_numbers_of_r(folder: Path) -> Made:
-    frame = people(200)
-    frame["copies"] = [f"{10.0 ** (i % 9):.3g}" for i in range(200)]
-    frame["p.value"] = [f"{10.0 ** -(i % 7):g}" for i in range(200)]
-    frame.to_csv(folder / "assay.csv", index=False)
-    return said(folder / "assay.csv", "died", *USERS)
+@kind("assay.csv")
+def scientific_numbers_of_r() -> pd.DataFrame:
+    copies = [f"{10.0 ** (i % 9):.3g}" for i in range(200)]
+    return visits(copies=copies, **{"p.value": [f"{10.0 ** -(i % 7):g}" for i in range(200)]})
 
 
-@kind
-def gaps_in_many_spellings(folder: Path) -> Made:
+@kind()
+def gaps_in_many_spellings() -> pd.DataFrame:
     frame = people(200).astype(object)
     for row, mark in enumerate(["NA", "NaN", "", "null", "#N/A", "n/a", "None", ".", "<NA>"]):
         frame.loc[row * 7, ["bmi", "age"]] = mark
         frame.loc[row * 7 + 1, "sex"] = mark
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return frame
 
 
-@kind
-def minus_999_for_missing(folder: Path) -> Made:
-    frame = people(200)
-    frame["bmi"] = holes(frame["bmi"]).fillna(-999)
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def minus_999_for_missing() -> pd.DataFrame:
+    return visits(bmi=lambda frame: gaps(frame).fillna(-999))
 
 
-@kind
-def empty_and_constant_columns(folder: Path) -> Made:
-    frame = people(200)
-    frame["remark"], frame["study"], frame["version"] = "", "A", 1
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+@kind()
+def empty_and_constant_columns() -> pd.DataFrame:
+    return visits(remark="", study="A", version=1)
 
 
-@kind
-def fifty_columns(folder: Path) -> Made:
+@kind()
+def fifty_columns() -> pd.DataFrame:
     wide = np.random.default_rng(38).normal(0, 1, (200, 50)).round(3)
-    frame = pd.concat([people(200), pd.DataFrame(wide).add_prefix("V")], axis=1)
-    frame.to_csv(folder / "visits.csv", index=False)
-    return said(folder / "visits.csv", "died", *USERS)
+    return pd.concat([people(200), pd.DataFrame(wide).add_prefix("V")], axis=1)
 
 
-@kind
-def insurance_charges(folder: Path) -> Made:
+@kind("insurance.csv", "charges")
+def insurance_charges() -> pd.DataFrame:
     """Kaggle: regression."""
-    frame = people(200)
-    frame["charges"] = (250 * frame["age"] + 9000 * (frame["smoker"] == "yes")).map("{:.4f}".format)
-    frame.drop(columns="died").to_csv(folder / "insurance.csv", index=False)
-    return said(folder / "insurance.csv", "charges", *USERS)
+    frame = people(200).drop(columns="died")
+    charges = 250 * frame["age"] + 9000 * (frame["smoker"] == "yes")
+    return frame.assign(charges=charges.map("{:.4f}".format))
 
 
-@kind
-def house_prices(folder: Path) -> Made:
+@kind("houses.csv", "price")
+def house_prices() -> pd.DataFrame:
     """Prices with thousands separators as the label; names with spaces and brackets."""
-    frame = people(200)
-    frame["Area (m²)"] = frame["age"] * 2
-    frame["price [EUR]"] = [f"{one:,}" for one in 950 + 3100 * frame["age"]]
-    frame.drop(columns="died").rename(columns={"price [EUR]": "price"}).to_csv(
-        folder / "houses.csv", index=False
-    )
-    return said(folder / "houses.csv", "price", *USERS)
+    frame = people(200).drop(columns="died")
+    prices = [f"{one:,}" for one in 950 + 3100 * frame["age"]]
+    return frame.assign(**{"Area (m²)": frame["age"] * 2}, price=prices)
 
 
 # Other files.
 
 
-@kind
-def tab_separated(folder: Path) -> Made:
-    by_r(people(200), folder / "visits.tsv", sep="\t")
-    return said(folder / "visits.tsv", "died", *USERS)
+@kind("visits.tsv", write=by_r, sep="\t")
+def tab_separated() -> pd.DataFrame:
+    return people(200)
 
 
-@kind
-def bars_between_cells(folder: Path) -> Made:
-    people(200).to_csv(folder / "visits.txt", sep="|", index=False)
-    return said(folder / "visits.txt", "died", *USERS)
+@kind("visits.txt", sep="|")
+def bars_between_cells() -> pd.DataFrame:
+    return people(200)
 
 
-@kind
-def csv_gz(folder: Path) -> Made:
-    people(200).to_csv(folder / "visits.csv.gz", index=False)
-    return said(folder / "visits.csv.gz", "died", *USERS)
+@kind("visits.csv.gz")
+def csv_gz() -> pd.DataFrame:
+    return people(200)
 
 
-@kind
-def csv_bz2(folder: Path) -> Made:
-    people(200).to_csv(folder / "visits.csv.bz2", index=False)
-    return said(folder / "visits.csv.bz2", "died", *USERS)
+@kind("visits.csv.bz2")
+def csv_bz2() -> pd.DataFrame:
+    return people(200)
 
 
-@kind
-def csv_in_a_zip(folder: Path) -> Made:
-    with zipfile.ZipFile(folder / "archive.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("visits.csv", people(200).to_csv(index=False))
-    return said(folder / "archive.zip", "died", *USERS)
+def _zipped(frame: pd.DataFrame, path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("visits.csv", frame.to_csv(index=False))
 
 
-@kind
-def parquet_with_nulls(folder: Path) -> Made:
-    frame = people(200)
-    frame["bmi"] = holes(frame["bmi"])
-    frame["age"] = holes(frame["age"]).astype("Int64")
-    frame["smoker"] = holes((frame["smoker"] == "yes").astype("boolean"))
-    frame["patient"] = frame["patient"].str[1:].astype(int)
-    frame.to_parquet(folder / "visits.parquet")
-    return said(folder / "visits.parquet", "died", *USERS)
+@kind("archive.zip", write=_zipped)
+def csv_in_a_zip() -> pd.DataFrame:
+    return people(200)
 
 
-@kind
-def parquet_with_categories_and_times(folder: Path) -> Made:
-    frame = people(200)
-    frame["sex"], frame["hospital"] = (
-        frame["sex"].astype("category"),
-        frame["hospital"].astype("category"),
+@kind("visits.parquet", write=pd.DataFrame.to_parquet)
+def parquet_with_nulls() -> pd.DataFrame:
+    return visits(
+        bmi=gaps,
+        age=lambda frame: holes(frame["age"]).astype("Int64"),
+        smoker=lambda frame: holes((frame["smoker"] == "yes").astype("boolean")),
+        patient=lambda frame: frame["patient"].str[1:].astype(int),
     )
-    frame["admitted"] = holes(days(200))
-    frame["died"] = frame["died"].astype(bool)
-    frame["bmi"] = frame["bmi"].astype(np.float32)
-    frame.set_index(pd.RangeIndex(5, 205)).to_parquet(folder / "visits.parquet")
-    return said(folder / "visits.parquet", "died", *USERS)
+
+
+@kind("visits.parquet", write=pd.DataFrame.to_parquet)
+def parquet_with_categories_and_times() -> pd.DataFrame:
+    types = {"sex": "category", "hospital": "category", "died": bool, "bmi": np.float32}
+    return visits(admitted=holes(days(200))).astype(types).set_index(pd.RangeIndex(5, 205))
