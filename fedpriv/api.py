@@ -30,7 +30,7 @@ from fedpriv.comparisons.command import compare as run_comparison
 from fedpriv.comparisons.command import write
 from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.table import ComparisonTable
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.table.read import given_frame
 from fedpriv.errors import FedprivError

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from torch import nn
 
-    from fedpriv.data.allocation import Allocation
+    from fedpriv.data.allocate import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.mechanisms.base import Mechanism
 

@@ -57,8 +57,7 @@ from fedpriv.certificates.noise import Drift, StepNoise, Steps
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.mechanisms.calibration import zcdp_noise
-from fedpriv.mechanisms.huang import paper_noise
+from fedpriv.mechanisms.calibration import paper_noise, zcdp_noise
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total

@@ -23,7 +23,7 @@ from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import GRADIENT
 from fedpriv.algorithms.sampled_method import SampledMethod
 from fedpriv.certificates.sampling import Batches, OnePass
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.rounds.plan import Federation, Plan

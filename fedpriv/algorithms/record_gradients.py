@@ -40,7 +40,7 @@ from fedpriv.algorithms.gradient_queries import GRADIENTS_PER_RECORD
 from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import ObservedRelease, Release, Request, Target
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism

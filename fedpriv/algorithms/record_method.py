@@ -20,7 +20,7 @@ from fedpriv.algorithms.base import (
     require_plain_sgd,
 )
 from fedpriv.certificates.request import ObservedRelease, Target
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import select
 from fedpriv.errors import require, require_positive

@@ -24,7 +24,7 @@ from fedpriv.algorithms.base import require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import DataSet
 from fedpriv.data.flags import group_size, select
 from fedpriv.errors import require

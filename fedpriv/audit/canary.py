@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from fedpriv.data.allocate import Allocator
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.models.linear import Linear

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.accountants.events import Event
 from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, OwnWeighting
 from fedpriv.rounds.plan import Plan

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.accountants.events import REPLACE
 from fedpriv.audit.canary import Canaries, independent_users
 from fedpriv.audit.candidates import CANARY_SLOPE, OTHER_SLOPE
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.errors import require
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment

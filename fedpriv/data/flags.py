@@ -15,7 +15,7 @@ import dataclasses
 
 import numpy as np
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.stability import truncation
 from fedpriv.errors import DataError, require
 

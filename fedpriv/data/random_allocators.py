@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.data import dealing, fixed_silos
-from fedpriv.data.allocate import Allocator, require_consent, require_no_silos, require_share
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import (
+    Allocation,
+    Allocator,
+    require_consent,
+    require_no_silos,
+    require_share,
+)
 from fedpriv.data.stability import (
     DRAWN,
     DRAWN_BY_LABEL,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Corpus, DataSet
 from fedpriv.data.files import files_read
 from fedpriv.util.streams import Streams

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.data.allocation import Allocation
+    from fedpriv.data.allocate import Allocation
     from fedpriv.data.base import Records
 
 

@@ -1,24 +1,66 @@
 """What a run computes with, as digests: two runs with equal digests and seeds are the same run.
 
-Digests that private records, their owners or the plan enter are keyed with the holder's secret
-(`fedpriv.crypto.holder`): a run publishes them, and nobody else can check a guess of the records.
+A digest of private records confirms a right guess of them. Those that private records, their owners
+or the plan enter are keyed with the holder's secret (HMAC-SHA256): equal data of one holder have
+equal digests, and nobody else can check a guess. The secret is a file of its own outside all run
+folders, `$XDG_STATE_HOME/fedpriv/holder.key`, by default below ~/.local/state.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import os
+import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from fedpriv.crypto.holder import keyed, secret_path
-from fedpriv.data.allocation import Allocation
+from fedpriv.crypto.key_files import read_key, write_key
+from fedpriv.crypto.signatures import SigningKey
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.shared import Loaded, digest_allocation
 from fedpriv.errors import FedprivError
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.experiment import GROUPS, Experiment
+from fedpriv.util.logs import LOGGER
+
+
+def keyed(text: str) -> str:
+    """The digest of a text, hexadecimal, which only the holder can make."""
+    return hmac.new(_secret(secret_path()), text.encode(), "sha256").hexdigest()
+
+
+def secret_path() -> Path:
+    """Where the secret is on this machine."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state) / "fedpriv" / "holder.key"
+
+
+@cache
+def _secret(path: Path) -> bytes:
+    """The secret in a file, which is made if it is missing. Raises FedprivError for a file that is
+    no secret, or that others can read."""
+    try:
+        if not path.exists():
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+            write_key(fresh, SigningKey.generate())
+            with suppress(FileExistsError):  # another process was faster
+                os.link(fresh, path)
+            fresh.unlink()
+    except OSError as error:
+        LOGGER.warning(
+            "%s: cannot be written (%s): no other process can resume or compare this run; set "
+            "XDG_STATE_HOME to a folder that can be written",
+            path,
+            error.strerror,
+        )
+        return secrets.token_bytes(32)
+    return read_key(path).raw
+
 
 RESUMED = {
     "records": "records (data)",

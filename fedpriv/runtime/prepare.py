@@ -11,8 +11,7 @@ import numpy as np
 
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
-from fedpriv.data.allocate import require_kept
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation, require_kept
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.shared import load
 from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE

@@ -56,9 +56,10 @@ class Composer:
         self._known: dict[tuple[str, ...], DictConfig] = {}
         self._parsed: dict[str, Override] = {}
 
-    def job(self, words: list[str]) -> DictConfig:
+    def job(self, words: list[str], *, fresh: bool = False) -> DictConfig:
         """The configuration of the job with these words and the fixed ones. It is valid until the
-        next one is asked for, which may be the same object."""
+        next one is asked for, which may be the same object and has to set the same keys; unless it
+        is `fresh`."""
         chosen = [word for word in words if not self._is_value(word)]
         values = [self._override(word) for word in words if word not in chosen]
         config = self._composed(chosen)
@@ -67,7 +68,8 @@ class Composer:
             for value in values
         ):
             return self._composed(words)
-        for value in values:  # all jobs set the same keys
+        config = copy.deepcopy(config) if fresh else config
+        for value in values:
             OmegaConf.update(config, str(value.key_or_group), value.value(), merge=False)
         if values:
             OmegaConf.set_readonly(config.hydra, False)  # `HydraConfig` makes it read-only
@@ -165,6 +167,23 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     Each configuration contains its `hydra` node. Raises FedprivError with a text of one line.
     """
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
+
+
+_shipped = Composer([])
+
+
+def composed_again(line: CommandLine) -> DictConfig:
+    """The configuration of a line that is not a sweep, for components alone: its `hydra` node may
+    be that of another folder. Files are composed once in a process, which saves nine tenths of the
+    time."""
+    swept = any(_parsed(word).is_sweep_override() for word in line.overrides)
+    if swept or line.config_dir or line.multirun:
+        [config] = compose_jobs(line, conf_dir())
+        return config
+    with one_line_errors():
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            return _shipped.job(line.overrides, fresh=True)
 
 
 def one_experiment(*words: str) -> Experiment:

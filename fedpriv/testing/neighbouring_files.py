@@ -28,8 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.data.allocate import Allocator
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.base import DataSet, Records
 from fedpriv.data.stability import ADD_REMOVE
 from fedpriv.settings.experiment import Experiment

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedpriv.aggregation.base import Respond
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.silo import split_by_silo
 from fedpriv.engines.base import Network

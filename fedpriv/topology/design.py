@@ -34,8 +34,14 @@ from functools import cache
 from importlib.resources import files
 from math import gcd
 
-from fedpriv.topology.groups import Partitions, check, group_sizes, most_partitions, partition
-from fedpriv.topology.randomised import best_randomised
+from fedpriv.topology.groups import (
+    Partitions,
+    best_randomised,
+    check,
+    group_sizes,
+    most_partitions,
+    partition,
+)
 
 
 def line_partitions(size: int, modulus: int) -> Partitions:

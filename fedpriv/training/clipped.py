@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.modes import seeded_dropout
+from fedpriv.training.modes import one_thread, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.per_record import (
@@ -28,7 +28,6 @@ from fedpriv.training.per_record import (
     clip_factors,
     finite_norms,
 )
-from fedpriv.training.threads import one_thread
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
 from fedpriv.training.trainers.compiled.network import compiled_network
 from fedpriv.util.work import Work, run_work

@@ -20,7 +20,7 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.graph import Graph, captured, fresh, vmaps
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import mapped
-from fedpriv.training.threads import one_thread
+from fedpriv.training.modes import one_thread
 from fedpriv.training.vectors import backward, call, load, taken_gradient, unflatten
 
 Masks = Mapping[str, Tensor]

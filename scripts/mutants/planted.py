@@ -117,7 +117,7 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
             ("records.silo == index", "records.silo != index"),
         ),
     ),
-    "fedpriv/data/allocation.py": (
+    "fedpriv/data/allocate.py": (
         "data/test_allocation.py",
         (
             ("np.bincount(self.silo[self.trains], m", "np.bincount(self.silo, m"),

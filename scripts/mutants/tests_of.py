@@ -29,7 +29,7 @@ FURTHER = (
         "algorithms/test_dp_erm.py algorithms/test_cdp_fedavg.py",
     ),
     (
-        "fedpriv/mechanisms/huang.py",
+        "fedpriv/mechanisms/calibration.py",
         "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py",
     ),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),

@@ -17,7 +17,7 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg, DistributedDpSgd
 from fedpriv.certificates.noise import touches as most_touches
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.embedded import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError

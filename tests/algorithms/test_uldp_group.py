@@ -17,7 +17,7 @@ from scipy.stats import norm
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.algorithms.uldp_group import UldpGroup
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.embedded import BreastCancer
 from fedpriv.data.silo import SiloData
 from fedpriv.data.stability import NO_STAGES, truncation

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.shared import digest_allocation, digest_arrays, digest_corpus, digest_files
 

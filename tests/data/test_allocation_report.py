@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.allocation_report import MAX_COLUMNS, columns, draw, statistics, table
 
 

@@ -9,8 +9,7 @@ from refusals import refused
 from runs import experiment
 
 from fedpriv import api
-from fedpriv.data.allocate import INVENTED, Allocator, ByUser, require_kept
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import INVENTED, Allocation, Allocator, ByUser, require_kept
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf

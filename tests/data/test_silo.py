@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Records
 from fedpriv.data.silo import SiloData, split_by_silo
 

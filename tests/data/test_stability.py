@@ -11,8 +11,7 @@ from runs import experiment
 
 from fedpriv import testing
 from fedpriv.algorithms.uldp import UldpSgd
-from fedpriv.data.allocate import ByUser, Natural
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation, ByUser, Natural
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.creditcard import CreditCard
 from fedpriv.data.dealing import hold_out

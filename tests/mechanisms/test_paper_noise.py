@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fedpriv.mechanisms.huang import paper_noise
+from fedpriv.mechanisms.calibration import paper_noise
 
 
 def test_equation_2():

@@ -9,8 +9,8 @@ from scipy.optimize import check_grad
 
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.engines.inprocess import InProcess
+from fedpriv.mechanisms.calibration import paper_noise
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.mechanisms.huang import paper_noise
 from fedpriv.models.bounded_linear import BoundedLinear
 from fedpriv.models.tasks import Classification
 from fedpriv.papers.huang.theory import (

@@ -12,14 +12,13 @@ from command import run
 from fake_runs import read_status
 from small_data import write_creditcard, write_csv
 
-from fedpriv.crypto.holder import secret_path
 from fedpriv.data.shared import digest_allocation, load
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
 from fedpriv.runtime import allocate, identity, prepare
-from fedpriv.runtime.identity import digest_plan
+from fedpriv.runtime.identity import digest_plan, secret_path
 from fedpriv.testing import experiment
 
 WORDS = (

@@ -8,7 +8,7 @@ from command import run
 from runs import experiment
 
 from fedpriv.aggregation.private_weighting import server
-from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
+from fedpriv.aggregation.private_weighting.settings import CountsRefusedError
 from fedpriv.crypto.key_files import KeyFiles, key_path, write_key
 from fedpriv.crypto.roster import Roster
 from fedpriv.crypto.signatures import SigningKey

@@ -10,7 +10,7 @@ import torch
 from own_networks import Branching
 from runs import experiment
 
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Records
 from fedpriv.engines.inprocess import InProcess, InProcessSession
 from fedpriv.errors import AggregationAbortedError, ConfigError

@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fedpriv.settings import compose as composer
-from fedpriv.settings.compose import CommandLine, compose_jobs, each_job
+from fedpriv.settings.compose import CommandLine, compose_jobs, composed_again, each_job
 from fedpriv.settings.words import conf_dir
 
 
@@ -51,3 +51,16 @@ def test_given_jobs_are_composed_once_for_each_choice_of_files(monkeypatch):
     ]
     assert found == [(k, seed, 25) for k in (2, None, 3) for seed in (0, 1)]
     assert len(asked) == 1
+
+
+def test_what_is_composed_again_is_what_hydra_composes():
+    """Words of the line before leave no trace."""
+    for words in (
+        ["algo=fedavg", "algo.local_epochs=3", "rounds=2"],
+        ["algo=fedavg", "preset.n_users=8", "+preset.more=1"],
+        ["algo=fedavg", "model=mlp", "model.hidden=[7,3]", "accountant.target=null"],
+        ["algo=fedavg"],
+    ):
+        line = CommandLine.parse(words)
+        [expected] = compose_jobs(line, conf_dir())
+        assert OmegaConf.to_yaml(composed_again(line)) == OmegaConf.to_yaml(expected)

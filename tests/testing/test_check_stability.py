@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedpriv.algorithms.uldp import UldpSgd
-from fedpriv.data.allocate import Allocator
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.stability import LOADED, OWN_USERS, READING, Stability
 from fedpriv.testing import ConformanceError, experiment
 from fedpriv.testing.allocators import check_stability

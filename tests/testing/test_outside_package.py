@@ -116,7 +116,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.data.allocate import Allocator
-from fedpriv.data.allocation import Allocation
+from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.models import Model
 from fedpriv.models.tasks import Classification

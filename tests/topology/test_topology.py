@@ -19,8 +19,7 @@ from fedpriv.topology.design import (
     product,
     starters,
 )
-from fedpriv.topology.groups import check, group_sizes, most_partitions
-from fedpriv.topology.randomised import best_randomised, randomised
+from fedpriv.topology.groups import best_randomised, check, group_sizes, most_partitions, randomised
 
 TRIPLES = [n for n in range(3, 61, 3) if n not in (12, 18)]
 FOURS = [4, 8, 12, 16, 24, 28, 36, 40, 44, 48, 52, 56, 60]

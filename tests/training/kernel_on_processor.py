@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.training.trainers.compiled.library import native_library
 from fedpriv.training.trainers.device.network import DeviceNetwork
-from fedpriv.training.trainers.device.program import SOURCE, Task, kernel_texts
+from fedpriv.training.trainers.device.trainer import SOURCE, Task, kernel_texts
 
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-pthread")
 

@@ -22,8 +22,7 @@ from fedpriv.training.optimizers import Sgd
 from fedpriv.training.select import example_problem
 from fedpriv.training.trainers.base import TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
-from fedpriv.training.trainers.device.program import SOURCE, kernel_texts
-from fedpriv.training.trainers.device.trainer import Device, device_network_of
+from fedpriv.training.trainers.device.trainer import SOURCE, Device, device_network_of, kernel_texts
 from fedpriv.training.trainers.gpu.nvrtc import build
 from fedpriv.training.vectors import flatten
 

@@ -9,8 +9,7 @@ from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.base import Aggregation, require_setting
 from fedpriv.encoding.fixed_point import FixedPoint, check_ring
 from fedpriv.topology.design import designed
-from fedpriv.topology.groups import Partitions, check, group_sizes, partition
-from fedpriv.topology.randomised import ROLLBACK, randomised
+from fedpriv.topology.groups import ROLLBACK, Partitions, check, group_sizes, partition, randomised
 
 LEAST_GROUP = 3
 """In a group of two no third peer could compare what the leader told its member."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from gmpy2 import invert
 
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, encoding_of
-from fedpriv.aggregation.private_weighting.counts import refuse_none
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     options_to_hide,
     orders,
     transfer_session,
 )
+from fedpriv.aggregation.private_weighting.settings import refuse_none
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
 from fedpriv.aggregation.weighted import COUNTS, KEYS, received_keys
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender

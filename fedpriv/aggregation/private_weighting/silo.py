@@ -22,7 +22,6 @@ from fedpriv.aggregation.base import (
     SiloProtocol,
     encoding_of,
 )
-from fedpriv.aggregation.private_weighting.counts import refuse_many
 from fedpriv.aggregation.private_weighting.sampling import (
     Options,
     choices,
@@ -30,6 +29,7 @@ from fedpriv.aggregation.private_weighting.sampling import (
     transfer_session,
 )
 from fedpriv.aggregation.private_weighting.server import OFFERS, REQUESTS, SEALED_SEED, SEED
+from fedpriv.aggregation.private_weighting.settings import refuse_many
 from fedpriv.aggregation.private_weighting.weighted_product import (
     add_and_rerandomise,
     raise_to_factors,

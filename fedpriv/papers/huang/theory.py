@@ -277,7 +277,7 @@ def attained_epsilon(silos: int, n_summed: int, steps: int, *, epsilon: float = 
     from scipy.optimize import brentq
     from scipy.stats import binom, norm
 
-    from fedpriv.mechanisms.huang import paper_noise
+    from fedpriv.mechanisms.calibration import paper_noise
 
     times = np.arange(1, steps + 1)
     chances = binom.pmf(times, steps, n_summed / silos)

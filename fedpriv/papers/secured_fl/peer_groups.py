@@ -17,8 +17,7 @@ from fedpriv.papers.secured_fl.peer_leakage import transcript
 from fedpriv.reports.canvas import Axes, plt, save
 from fedpriv.reports.number_table import write_records
 from fedpriv.topology.design import designed
-from fedpriv.topology.groups import Partition, most_partitions
-from fedpriv.topology.randomised import ROLLBACK, RUNS, randomised
+from fedpriv.topology.groups import ROLLBACK, RUNS, Partition, most_partitions, randomised
 
 PEERS = 9
 SIZE = 3

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from fedpriv.training.layers.windows import output_sides, paddings, pair
+from fedpriv.training.layers.parts import output_sides, paddings, pair
 from fedpriv.training.random_words import threshold
 
 DENSE, RELU, GROUP_NORM, NORM_OF_RELU, DROPOUT, CONVOLUTION = range(6)

@@ -25,8 +25,8 @@ from fedpriv.training.layers.parts import (
     Reshape,
     SelfAttention,
     Sum,
+    pair,
 )
-from fedpriv.training.layers.windows import pair
 from fedpriv.training.masked_dropout import DROPOUTS, MaskedDropout
 
 Accepts = Callable[[Any, torch.Size], bool]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Uncaptured, captured, fresh
-from fedpriv.training.modes import kept_generators, seed_generators
-from fedpriv.training.threads import kept_threads
+from fedpriv.training.modes import kept_generators, kept_threads, seed_generators
 from fedpriv.training.trainers.base import (
     WORTH_THREADS,
     LocalProblem,

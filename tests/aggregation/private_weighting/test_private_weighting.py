@@ -12,8 +12,8 @@ from private_sums import World, random_world, small
 
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER
 from fedpriv.aggregation.private_weighting import silo as silo_module
-from fedpriv.aggregation.private_weighting.counts import CountsRefusedError
 from fedpriv.aggregation.private_weighting.server import SEED
+from fedpriv.aggregation.private_weighting.settings import CountsRefusedError
 from fedpriv.aggregation.weighted import COUNTS, KEY, KEYS
 from fedpriv.encoding.fixed_point import OutOfRangeError
 from fedpriv.encoding.slot_layout import SlotOverflowError

@@ -9,8 +9,7 @@ import math
 import pytest
 import yaml
 
-from fedpriv.claims.command import main
-from fedpriv.claims.importers.choose import read_settings
+from fedpriv.claims.command import main, read_settings
 from fedpriv.claims.reading import parse
 from fedpriv.claims.verdicts import NO_CERTIFICATE, judge
 from fedpriv.errors import DataError

@@ -27,9 +27,8 @@ from fedpriv.training.layers.compiled_specs import (
     Pooled,
 )
 from fedpriv.training.layers.mapping import Unmapped, mapped
-from fedpriv.training.layers.parts import Sum
+from fedpriv.training.layers.parts import Sum, pair, tiles
 from fedpriv.training.layers.traced import UnmappedError
-from fedpriv.training.layers.windows import pair, tiles
 from fedpriv.training.masked_dropout import MaskedDropout
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.random_words import epochs_a_word, name_of, own_words, shared_words

@@ -8,10 +8,11 @@ for bit. The host waits for nothing.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -20,17 +21,51 @@ from torch import Tensor
 
 from fedpriv.data.silo import SiloData
 from fedpriv.training.batches import TrainingUsers
+from fedpriv.training.layers.compiled_specs import fields
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.random_words import as_tensor, epochs_a_word
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, memory_budget
+from fedpriv.training.trainers.compiled.build_folder import source_texts
 from fedpriv.training.trainers.compiled.losses import (
     check_classes,
     compiled_loss,
 )
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.device.network import LANES, DeviceNetwork, device_network
-from fedpriv.training.trainers.device.program import Task, cuda_program
 from fedpriv.training.trainers.gpu.nvrtc import FAILURES, Function, index_of, shared_memory
+
+SOURCE = "kernel.cpp"
+
+
+class Task(ctypes.Structure):
+    """What the kernel is told: `Task` of block.h. Addresses are those of the training device."""
+
+    _fields_ = (
+        fields(
+            ctypes.c_void_p,
+            "start correction shared own x y order_keys dropout_keys counts deltas "
+            "arenas gradients numbers orders next",
+        )
+        + fields(ctypes.c_int64, "arena longest")
+        + fields(ctypes.c_int32, "k size epochs batch rows places drawing epochs_a_word")
+        + fields(ctypes.c_float, "lr proximal")
+    )
+
+
+def kernel_texts(network: DeviceNetwork, teams: int) -> dict[str, str]:
+    """The files of the kernel's source, by name. teams: of a block, at most."""
+    own = {"sizes.h": network.sizes(teams), "layers.h": network.layers}
+    return source_texts(__package__) | own
+
+
+@cache
+def cuda_program(network: DeviceNetwork, index: int) -> Function:
+    """The program of the network on the GPU of this number. Raises `FAILURES`."""
+    device = torch.device("cuda", index)
+    function = Function(kernel_texts(network, network.teams), SOURCE, "train", device)
+    function.allow_shared_memory(shared_memory(device))
+    return function
+
 
 ROW_CLASSES = 4, 16
 """Users of few records need little shared memory, so that more of them train at once."""
