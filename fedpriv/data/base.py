@@ -7,7 +7,7 @@ centres).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +58,14 @@ class Corpus:
     test: central test records.
     notes: what the person who runs it should know of how the records were read, a line each. It
         may contain private numbers.
+    groups: groups of the test records by name, (n,) bool each, whose metrics are of interest.
     encoding: of a table, how its rows became features (`fedpriv.data.table.encoding`); else None.
     """
 
     train: Records
     test: Records
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    groups: Mapping[str, np.ndarray] = field(default_factory=dict, kw_only=True)
     encoding: Any = field(default=None, kw_only=True)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Regression(Task):
     """Half the squared error of one output. The main metric is R2, because higher is better.
 
-    unit: size of 1 in the label's own unit, in which `rmse` is reported.
+    unit: size of 1 in the label's own unit, in which `rmse` and `mae` are reported.
     """
 
     unit: float = 1.0
@@ -52,6 +52,7 @@ class Regression(Task):
         return {
             "r2": 1 - mean / spread if spread > 0 else float("nan"),
             "rmse": self.unit * mean**0.5,
+            "mae": self.unit * float(np.abs(error).mean()),
         }
 
 

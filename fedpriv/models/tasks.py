@@ -6,13 +6,15 @@ and batched models.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.models import Model
+from fedpriv.models.scores import RANKED, class_scores, probabilities, ranked
 from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A learning problem. Figures and summaries show the first entry of `metrics`."""
+    """A learning problem. Figures and summaries show the first entry of `metrics`.
+
+    threshold: of two classes the second is predicted where its probability is above.
+    """
+
+    threshold: float = field(default=0.5, kw_only=True)
 
     @property
     def meaning(self) -> str:
@@ -71,12 +78,24 @@ class Task(ABC):
         """Metrics of outputs (n, c) against labels (n, ...); NaN if a metric is undefined on these
         records."""
 
+    def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """`metrics`, and others that are computed once, at the end of a run."""
+        return self.metrics(outputs, y)
+
+    def second(self, outputs: np.ndarray) -> np.ndarray:
+        """Whether the second of two classes is predicted, (n,), from logits (n, 2) or (n, 1)."""
+        margin = outputs[:, -1] - (outputs[:, 0] if outputs.shape[1] == 2 else 0)
+        return np.asarray(margin > math.log(self.threshold / (1 - self.threshold)))
+
+
+CLASS_METRICS = (*RANKED, "balanced_accuracy", "accuracy")
+
 
 @dataclass(frozen=True)
 class Classification(Task):
     """Cross-entropy over c classes.
 
-    main: the main metric, "accuracy" or "balanced_accuracy".
+    main: the main metric, one of `CLASS_METRICS`.
 
     Balanced accuracy is the mean recall over the classes present. With two classes it equals the
     ROC-AUC of hard labels, (TPR + TNR) / 2, which the Uldp-FL experiments call accuracy on
@@ -112,7 +131,7 @@ class Classification(Task):
         return 0.5 if outputs == 2 else None
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        hit = outputs.argmax(1) == y
+        hit = self._predicted(outputs) == y
         records = np.bincount(y)
         present = records > 0
         accuracy = hit.mean()
@@ -122,7 +141,17 @@ class Classification(Task):
             "balanced_accuracy": float(recalls.mean()),
             "error": float(1 - accuracy),
         }
+        if self.main in RANKED:
+            return {self.main: ranked(self.main, probabilities(outputs), y), **values}
         return {self.main: values.pop(self.main), **values}
+
+    def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        known = self.metrics(outputs, y)
+        return known | class_scores(probabilities(outputs), y, self._predicted(outputs))
+
+    def _predicted(self, outputs: np.ndarray) -> np.ndarray:
+        two = outputs.shape[1] == 2
+        return self.second(outputs).astype(np.int64) if two else outputs.argmax(1)
 
 
 @dataclass(frozen=True)
@@ -153,8 +182,13 @@ class BinaryClassification(Task):
         return 0.25
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        accuracy = float(((outputs[:, 0] > 0) == (y > 0.5)).mean())
+        accuracy = float((self.second(outputs) == (y > 0.5)).mean())
         return {"accuracy": accuracy, "error": 1 - accuracy}
+
+    def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        p, classes = probabilities(outputs), (y > 0.5).astype(np.int64)
+        known = self.metrics(outputs, y)
+        return known | class_scores(p, classes, self.second(outputs).astype(np.int64))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ traffic.csv             round (0: first set-up), query or set-up, step, party, m
                         that it sent in this step
 epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, assumptions,
                         status
+utility.csv             metrics of the last model, a trivial one and one without privacy, for
+                        parts of the test records
 status.json             running, done, interrupted or failed with the reason; labels of the run
 roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)

@@ -19,7 +19,10 @@ NOT_RELEASED = f"{DIAGNOSTIC} of models that silos keep"
 CLOCK = f"{DIAGNOSTIC} of times and failures of the parties"
 UNKNOWN = f"{DIAGNOSTIC} of unknown records"
 
-TEST_METRICS = ("loss", "accuracy", "balanced_accuracy", "error", "c_index", "r2", "rmse")
+TEST_METRICS = (
+    *("loss", "accuracy", "balanced_accuracy", "error"),
+    *("c_index", "r2", "rmse", "mae"),
+)
 """Metrics of the released model on the central test records."""
 LOCAL = "local_"
 """Metrics on records that silos hold back begin so."""
@@ -144,7 +147,13 @@ def run_labels(
         )
         for name in metrics
     }
-    labels: Labels = {"metrics.csv": found, **TABLES, **FILES}
+    utility = {
+        **dict.fromkeys(("part", "records"), PERSONS if private else RELEASED),
+        "metric": RELEASED,
+        "model": found[main],
+        **dict.fromkeys(("trivial", "without_privacy"), TRAINING),
+    }
+    labels: Labels = {"metrics.csv": found, "utility.csv": utility, **TABLES, **FILES}
     if not certified:
         labels["model.safetensors"] = labels["bundle/model.safetensors"] = UNCERTIFIED
     return labels

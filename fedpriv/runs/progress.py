@@ -14,7 +14,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
-from fedpriv.runs.tables import METRICS, Tables
+from fedpriv.runs.tables import METRICS, UTILITY, Tables
+from fedpriv.runtime.utility import ALL, MODEL, REFERENCES
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.logs import LOGGER
@@ -120,6 +121,12 @@ class Progress:
             self.console.print(text, soft_wrap=True)
 
 
+def _shown(value: str | None) -> str:
+    if not value or value.isdecimal():
+        return value or ""
+    return f"{float(value):.4f}"
+
+
 def summary(
     folder: Path,
     experiment: Experiment,
@@ -142,11 +149,18 @@ def summary(
     rows = Tables(folder).rows(METRICS)
     table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
     table.add_column("")
-    for row in (rows[0], rows[-1]):
-        table.add_column(f"round {row['round']}", justify="right")
-    for name, start in rows[0].items():
-        if name != "round" and start:  # norms are empty at round 0
-            table.add_row(name, f"{float(start):.4f}", f"{float(rows[-1][name]):.4f}")
+    first, last = rows[0], rows[-1]
+    found = [row for row in Tables(folder).rows(UTILITY) if row["part"] == ALL]
+    final = {row["metric"]: row for row in found}
+    references = [name for name in REFERENCES if any(row[name] for row in found)]
+    for head in (*(f"round {row['round']}" for row in (first, last)), *references):
+        table.add_column(head.replace("_", " "), justify="right")
+    # norms are empty at round 0
+    known = [name for name, start in first.items() if name != "round" and start]
+    for name in dict.fromkeys([*known, *final]):
+        own = final.get(name, {})
+        values = (first.get(name), last.get(name) or own.get(MODEL), *map(own.get, references))
+        table.add_row(name, *map(_shown, values))
     console.print(table)
     console.print(epsilon_table(epsilons, experiment.accountant.delta))
     if repeated:

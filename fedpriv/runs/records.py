@@ -27,8 +27,9 @@ from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import Labels, run_labels
 from fedpriv.runs.release import bundle_of
 from fedpriv.runs.status import Status
-from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC
+from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC, UTILITY
 from fedpriv.runtime import PreparedRun, RoundResult
+from fedpriv.runtime.utility import utility_rows
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.installed import installed
@@ -271,6 +272,17 @@ class RunRecords:
             self.folder.status(repeats_differ=OTHER_REPEATS)
         self.released = self.prepared.parameters(state)
         self.folder.save_model(self.released)
+        self._write_utility(state)
+
+    def _write_utility(self, state: State) -> None:
+        """Write utility.csv, unless each silo has a model of its own."""
+        self.folder.tables.remove(UTILITY)
+        prepared = self.prepared
+        params = prepared.algo.evaluated(state, prepared.standing.silo_states)
+        if params.ndim == 1:
+            references = self.options.references
+            rows = utility_rows(params, prepared.evaluation, references=references)
+            self.folder.append(UTILITY, rows)
 
     def write_bundle(self, rows: list[EpsilonRow], valid: bool) -> None:
         """Write what the released model takes to be used.

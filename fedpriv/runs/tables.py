@@ -24,6 +24,8 @@ METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 EPSILON = "epsilon.csv"
 TRAFFIC = "traffic.csv"
+UTILITY = "utility.csv"
+"""Written once, at the end."""
 TABLES = (METRICS, TIMINGS, EPSILON, TRAFFIC)
 MARKED = (METRICS, EPSILON, TRAFFIC)
 """Tables that are equal in equal runs. Times differ, so they are no part of a checkpoint."""

@@ -3,6 +3,7 @@ on the training records."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -73,6 +74,7 @@ class Evaluation:
     held_out: records that silos hold back for tests, with the silo of each; None: there are none.
     silos: training records of each silo.
     training: evaluation on the training records; None: off.
+    parts: parts of the central test records by name, (n,) bool each.
     """
 
     model: nn.Module
@@ -82,6 +84,7 @@ class Evaluation:
     held_out: Records | None
     silos: list[SiloData] = field(default_factory=list)
     training: OnTraining | None = None
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def row(self, evaluated: np.ndarray) -> dict[str, float]:
         """Loss and metrics on the central test records, the main metric on the silos' held-out
@@ -98,6 +101,14 @@ class Evaluation:
             metric = self.task.metric
             row[f"local_{metric}"] = self._metrics(evaluated, self.held_out)[metric]
         return row
+
+    def outputs(self, params: np.ndarray) -> np.ndarray:
+        """Outputs (n, c) of the model (d,) on the central test records."""
+        return self._evaluator.outputs(self._vector(params), self._test.x).cpu().numpy()
+
+    def final_scores(self, outputs: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
+        """Loss and all metrics of outputs (n, c) on the chosen central test records, (n,) bool."""
+        return self._evaluator.final_scores(outputs[chosen], self.test.y[chosen])
 
     def _metrics(self, evaluated: np.ndarray, records: Records) -> dict[str, float]:
         if evaluated.ndim == 1:

@@ -299,14 +299,20 @@ def _evaluation(
     if not allocation.trains.all():
         rows = ~allocation.trains
         held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
+    silos = split_by_silo(corpus.train, allocation, "cpu")
+    home = home_silos(corpus.test, allocation)
+    declared = () if corpus.encoding is None else corpus.encoding.schema.silos
+    names = [f"silo {one}" for one in declared] or [*map(silo_name, range(len(silos)))]
+    by_silo = {} if home is None else {name: home == place for place, name in enumerate(names)}
     return Evaluation(
         model,
         exp.data.task,
         device,
-        replace(corpus.test, silo=home_silos(corpus.test, allocation)),
+        replace(corpus.test, silo=home),
         held_out,
-        split_by_silo(corpus.train, allocation, "cpu"),
+        silos,
         OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
+        by_silo | dict(corpus.groups),
     )
 
 

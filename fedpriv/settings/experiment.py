@@ -66,6 +66,7 @@ class RunOptions:
     checkpoint_every: int
     optimum: float | None = None
     quiet: bool = False
+    references: bool = True
     trainer: str = "auto"
     workers: int = 1
 

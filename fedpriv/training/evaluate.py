@@ -60,6 +60,13 @@ class Evaluator:
         return loss, self.task.metrics(outputs.cpu().numpy(), records.labels)
 
     @torch.no_grad()
+    def final_scores(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Mean loss and the task's final metrics of outputs (n, c) for labels (n, ...), n >= 1."""
+        weight = torch.full((len(y),), 1 / len(y))
+        loss = float(self.task.loss(torch.from_numpy(outputs), torch.from_numpy(y), weight))
+        return {"loss": loss, **self.task.final_metrics(outputs, y)}
+
+    @torch.no_grad()
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """The outputs (n, c) for records x (n, ...) at theta (d,)."""
         network = self.networks.at(theta, x)

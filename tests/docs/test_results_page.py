@@ -3,23 +3,28 @@
 import csv
 import json
 import re
+from pathlib import Path
 
 import pytest
 from command import run
 from page_blocks import ROOT
 
 from fedpriv.accountants.events import ENFORCED, status_of
-from fedpriv.runs.labels import FILES, LABELS, metric_label
+from fedpriv.projects.patients import csv_text
+from fedpriv.runs.labels import DIAGNOSTIC, FILES, LABELS, run_labels
 from fedpriv.runs.labels import TABLES as TABLES_WITH_LABELS
 from fedpriv.runs.records import PHASES
 from fedpriv.runs.tables import TABLES
 
 PAGE = (ROOT / "docs" / "reference" / "results.md").read_text()
 SMALL = ["rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "quiet=true"]
+TABLE = ["data=table", "data.path=people.csv", "data.user=patient", "data.silo=hospital"]
 RUNS = {
     "default": [],
     "training": ["evaluate_training=true", "optimum=0.1"],
     "held out": ["data=digits", "allocator.local_test_from=1", "model=linear"],
+    "numbers": [*TABLE, "data.label=stay"],
+    "classes": [*TABLE, "data.label=died", "data.groups=[sex]"],
     "survival": ["data=tcga_brca", "allocator.n_users=12"],
     "shuffled": ["algo=prox_sgd", "aggregation=shuffle", "algo.epsilon=8"],
     "secure": ["aggregation=secagg"],
@@ -44,6 +49,7 @@ SOMETIMES = {"left_out", "lost_parties", "repeats_differ"}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, small_root):
     root = tmp_path_factory.mktemp("results")
+    Path(small_root, "people.csv").write_text(csv_text(patients=150))
     for name, words in RUNS.items():
         small = [] if "rounds=2" in words else ["rounds=1"]
         done = run(
@@ -79,9 +85,10 @@ def test_labels_are_those_of_the_code(table):
 
 
 def test_labels_of_metrics_and_files_are_those_of_the_code():
-    for name, label in labels("metrics.csv").items():
-        known = metric_label(name, main="accuracy", disjoint=True, certified=True)
-        assert label == known.split()[0], name
+    known = run_labels(main="auc", disjoint=True, certified=True)
+    for table in ("metrics.csv", "utility.csv"):
+        for name, label in labels(table).items():
+            assert label == known[table].get(name, DIAGNOSTIC).split()[0], name
     files = {name: label for name, label in labels("").items() if "by " not in label}
     assert files == {name: label.split()[0] for name, label in FILES.items()}
 
@@ -96,9 +103,9 @@ def test_files_columns_and_keys_are_those_of_the_page_and_have_labels(folders, n
     assert first_table() <= set(status["labels"])
     assert set(status) == documented("status.json") - SOMETIMES
     assert set(status) <= set(status["labels"]["status.json"])
-    for table in ("epsilon.csv", "timings.csv", "traffic.csv", "rounds_begun.csv"):
+    for table in ("epsilon.csv", "timings.csv", "traffic.csv", "rounds_begun.csv", "utility.csv"):
         assert set(columns(folder, table)) == documented(table)
-    for table in {"metrics.csv", *TABLES_WITH_LABELS} - {"status.json"}:
+    for table in {"metrics.csv", "utility.csv", *TABLES_WITH_LABELS} - {"status.json"}:
         known = status["labels"][table]
         assert set(columns(folder, table)) <= set(known), table
         assert {label.split()[0] for label in known.values()} <= set(LABELS)

@@ -8,6 +8,7 @@ from fedpriv.data.base import DataSet
 from fedpriv.data.table.schema import PROBLEMS, SURVIVAL
 from fedpriv.data.table.written import DECIMALS
 from fedpriv.errors import require
+from fedpriv.models.tasks import CLASS_METRICS
 
 USER, RECORD = SPLITS = ("user", "record")
 TABLE, SILO = SCOPES = ("table", "silo")
@@ -93,7 +94,8 @@ class TableColumns(DataSet):
     rare: classes that hardly any row has, which may be typing errors: refuse, keep or drop (the
         rows; a rare category becomes none).
     problem: regression, classification or survival; None: read off the label.
-    metric: main metric of classification, balanced_accuracy or accuracy.
+    metric: main metric of classification: auc, average_precision, balanced_accuracy or accuracy.
+    groups: columns of categories whose groups have metrics of their own in utility.csv.
     drop: columns that are left out.
     categories: columns of categories although they contain numbers, or many different texts.
     day_first: whether 03/04/2020 is in April; None: read off the column.
@@ -117,7 +119,8 @@ class TableColumns(DataSet):
     similar_ids: str = REFUSE
     rare: str = REFUSE
     problem: str | None = None
-    metric: str = "balanced_accuracy"
+    metric: str = "auc"
+    groups: list[str] = field(default_factory=list)
     drop: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
     day_first: bool | None = None
@@ -133,7 +136,7 @@ class TableColumns(DataSet):
             similar_ids=SIMILAR,
             rare=(REFUSE, KEEP, DROP),
             problem=(None, *PROBLEMS),
-            metric=("balanced_accuracy", "accuracy"),
+            metric=CLASS_METRICS,
             incomplete=(REFUSE, DROP),
             split=SPLITS,
         )

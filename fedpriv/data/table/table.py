@@ -31,6 +31,8 @@ from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import Classification, Task
 from fedpriv.util.streams import Streams
 
+MOST_GROUPS = 50
+"""Texts of a column whose groups have metrics of their own."""
 PURPOSE = "train/test split of a table"
 
 
@@ -189,7 +191,21 @@ class Table(TableSettings):
         notes += describe.counts(schema, train, test, len(cells.frame))
         if repeated := int(cells.frame.duplicated().sum()):
             notes.append(f"{repeated} rows repeat an earlier row in every cell")
-        return Corpus(train, test, notes=tuple(notes), encoding=encoding)
+        groups = self._groups(
+            *((cells, parts[1][2]) if self.test is None else (tests, tested.kept))
+        )
+        return Corpus(train, test, notes=tuple(notes), groups=groups, encoding=encoding)
+
+    def _groups(self, cells: Cells, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """The test records with each text of the columns `groups`."""
+        found: dict[str, np.ndarray] = {}
+        for column in self.groups:
+            known = cells.texts(column) if column in cells.frame else []
+            allowed = f"columns of {cells.name} with at most {MOST_GROUPS} different texts"
+            require(0 < len(known) <= MOST_GROUPS, "data.groups", column, allowed)
+            texts = cells.frame[column].to_numpy()[rows]
+            found |= {f"{column} {text}": texts == text for text in known}
+        return found
 
     def records(self, path: str | None) -> tuple[Cells, Encoded, Owners]:
         """Cells, features with labels, and owners of one table. Raises DataError."""

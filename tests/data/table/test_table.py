@@ -63,9 +63,9 @@ def test_numbers_are_categories_on_request(table):
 @pytest.mark.parametrize(
     ("settings", "problem", "metric"),
     [
-        ({}, "classification", "balanced_accuracy"),
+        ({}, "classification", "auc"),
         ({"metric": "accuracy"}, "classification", "accuracy"),
-        ({"label": "sex"}, "classification", "balanced_accuracy"),
+        ({"label": "sex"}, "classification", "auc"),
         ({"label": "stay", "drop": ["died"]}, "regression", "r2"),
         ({"label": "age"}, "regression", "r2"),
         ({"problem": "regression"}, "regression", "r2"),
