@@ -23,6 +23,7 @@ import fedpriv
 from fedpriv.errors import FedprivError
 from fedpriv.settings.help import help_text
 from fedpriv.settings.words import near, refuse_lone_word
+from fedpriv.util.installed import pip_install
 from fedpriv.util.printing import say
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
@@ -86,7 +87,7 @@ def main(args: list[str] | None = None) -> None:
         if error.name is None or error.name.startswith("fedpriv"):
             raise
         package = error.name.partition(".")[0]
-        sys.exit(complain(FedprivError(f"{package} is not installed: pip install {package}")))
+        sys.exit(complain(FedprivError(f"{package} is not installed: {pip_install(package)}")))
     except OSError as error:
         if error.errno is None:
             raise

@@ -60,6 +60,17 @@ def test_the_wheel_carries_every_config_file(wheel):
     assert not any(name.startswith(("tests/", "scripts/", "benchmarks/")) for name in names)
 
 
+ADVICE = "from fedpriv.util.installed import how_to_install; print(how_to_install('onnx'))"
+"""A program that prints how to install an extra."""
+
+
+def test_a_checkout_installs_an_extra_from_its_folder():
+    done = subprocess.run(
+        [sys.executable, "-c", ADVICE], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith(f" install -e '{ROOT}[onnx]'\n")
+
+
 def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     """A new environment holds the wheel; the dependencies are borrowed from this one."""
     venv.create(tmp_path / "env", with_pip=False)
@@ -69,25 +80,23 @@ def test_an_installed_wheel_runs_outside_the_checkout(wheel, tmp_path):
     (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     work = tmp_path / "work"
     work.mkdir()
-    where = subprocess.run(
-        [python, "-c", "import fedpriv.settings.words as h; print(h.conf_dir())"],
-        cwd=work,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert where.stdout.strip() == str(site / "fedpriv" / "conf")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def printed(*words):
+        done = subprocess.run(
+            [python, *words], cwd=work, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    where = "import fedpriv.settings.words as words; print(words.conf_dir())"
+    assert printed("-c", where) == str(site / "fedpriv" / "conf")
+    packages = "'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"  # the extra of pyproject.toml
+    assert printed("-c", ADVICE) == f"{python} -m pip install {packages}"
     words = ["rounds=1", "algo.local_epochs=1", "allocator.n_users=6", "hydra.run.dir=out"]
-    done = subprocess.run(
-        [python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-m", "fedpriv", *words)
     assert (work / "out" / "model.safetensors").exists()
-    words = ["reproduce", "claimed_certified"]
-    done = subprocess.run(
-        [python, "-m", "fedpriv", *words], cwd=work, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-m", "fedpriv", "reproduce", "claimed_certified")
     assert list((work / "outputs" / "claimed_certified").glob("*/figure.png"))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.errors import FedprivError
+from fedpriv.util.installed import how_to_install
 from fedpriv.util.untrusted_files import read_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def require_packages(*names: str) -> None:
     """Raise FedprivError for a package that is not installed."""
     for name in names:
         if find_spec(name) is None:
-            raise FedprivError(f"ONNX needs {name}: pip install 'fedpriv[onnx]'")
+            raise FedprivError(f"ONNX needs {name}: {how_to_install('onnx')}")
 
 
 def onnx_bytes(network: SavedNetwork, shape: list[int], dtype: str) -> bytes:

@@ -18,6 +18,7 @@ from typing import ClassVar
 from fedpriv.engines.base import Engine, Session
 from fedpriv.errors import ConfigError, require
 from fedpriv.parties.party import Memory, PartySpec
+from fedpriv.util.installed import how_to_install
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class RayEngine(Engine):
         """Raise ConfigError unless Ray is installed and something listens at the address. Ray
         itself would try for a long time."""
         if find_spec("ray") is None:
-            raise ConfigError("engine", "ray", "Ray is not installed; pip install 'fedpriv[ray]'")
+            raise ConfigError("engine", "ray", f"Ray is not installed; {how_to_install('ray')}")
         if self.address in (None, "auto"):
             return
         host, _, port = str(self.address).rpartition(":")

@@ -48,7 +48,7 @@ from fedpriv.settings.keys import (
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.description import TRAINERS, Execution
 from fedpriv.training.optimizers import LocalOptimizer
-from fedpriv.util.installed import others
+from fedpriv.util.installed import how_to_install, others
 from fedpriv.util.streams import Streams
 
 
@@ -134,8 +134,8 @@ class Experiment:
             object.__setattr__(self, "algo", self.algo.for_target(self.accountant.target))
         self.allocator.check(self.data)
         package = self.tracker.package
-        present = not package or find_spec(package) is not None
-        require(present, "tracker", package, f"run pip install 'fedpriv[{package}]' first")
+        if package and find_spec(package) is None:
+            raise ConfigError("tracker", package, f"run {how_to_install(package)} first")
         network = type(self.model).__name__.lower()
         features = "characters" if self.data.text else "measurements"
         suitable = self.model.reads_text == self.data.text

@@ -16,7 +16,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, require_setting
-from fedpriv.errors import AggregationAbortedError, require
+from fedpriv.errors import AggregationAbortedError, ConfigError
+from fedpriv.util.installed import how_to_install
 
 NAMED = 10
 """Users named in an error."""
@@ -54,12 +55,9 @@ def refuse_none(totals: Sequence[int]) -> None:
 def require_extra() -> None:
     """Raise ConfigError, in one line that says what to install, unless gmpy2 and phe are there.
     Loads neither."""
-    require(
-        find_spec("gmpy2") is not None and find_spec("phe") is not None,
-        "aggregation",
-        "private_weighting",
-        "needs gmpy2 and phe: pip install 'fedpriv[private-weighting]'",
-    )
+    if find_spec("gmpy2") is None or find_spec("phe") is None:
+        needed = f"needs gmpy2 and phe: {how_to_install('private-weighting')}"
+        raise ConfigError("aggregation", "private_weighting", needed)
 
 
 VARIANTS = ("sound", "paper")

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedpriv.data.table.written import POINT
 from fedpriv.errors import DataError
+from fedpriv.util.installed import how_to_install
 from fedpriv.util.untrusted_files import opened
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def read_parquet(path: Path, most: int = MOST_BYTES, *, decimal: str = POINT) ->
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise DataError(f"{path}: Parquet needs pyarrow: pip install 'fedpriv[parquet]'") from error
+        needed = how_to_install("parquet")
+        raise DataError(f"{path}: Parquet needs pyarrow: {needed}") from error
     try:
         with opened(path, MOST_BYTES) as file:
             about = parquet.ParquetFile(file).metadata
