@@ -1,14 +1,18 @@
 # Everything runs in .venv, which any target makes when it is missing or out of date.
 # Any suitable Python will do, whatever it is called: make PYTHON=python3.13 chooses one.
-# Without a GPU, make demo TORCH=cpu takes PyTorch's CPU build: 1.5 GB in place of 6.
+# PyTorch is the build for this machine's GPU, or without one its CPU build: 1.5 GB in place of 6.
+# TORCH=cpu takes the CPU build in any case, TORCH=default whatever pip's own index has.
 SUITABLE := for p in python3.11 python3.12 python3.13 python3.14 python3 python; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done
 PYTHON ?= $(shell $(SUITABLE))
-TORCH ?= default
+TORCH ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.ready-demo
 READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# uv knows where PyTorch's builds are. torch and torchvision are named together so that they match.
+INSTALL_TORCH = $(INSTALL) uv && UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1 $(BIN)/python -m uv pip install \
+	--quiet --python $(BIN)/python --torch-backend $(TORCH) --constraint constraints.txt torch torchvision
 
 .PHONY: install develop demo test slow mutants check format bench bench-gpu figures docs clean
 
@@ -56,11 +60,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # What the main job needs: no Ray, no development tools.
-# uv knows where PyTorch's CPU build is. torch and torchvision are named together so that their builds match.
 $(DEMO): pyproject.toml constraints.txt | $(VENV)/bin/python
 ifeq ($(TORCH),cpu)
-	$(INSTALL) uv
-	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --torch-backend cpu --constraint constraints.txt torch torchvision
+	$(INSTALL_TORCH)
+else ifeq ($(TORCH),auto)
+	@{ $(INSTALL_TORCH); } > $(VENV)/torch.log 2>&1 || \
+		echo "PyTorch's own index gave no build ($(VENV)/torch.log says why): pip's index gives the one that it has" >&2
 endif
 	$(INSTALL) torch torchvision --editable .
 	touch $@
