@@ -19,13 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedpriv.bundles.bundle import is_bundle
-from fedpriv.bundles.model import load_model
 from fedpriv.comparisons.command import compare as run_comparison
 from fedpriv.comparisons.command import write
 from fedpriv.comparisons.request import Request
@@ -125,11 +122,11 @@ def run(*words: str, folder: str | Path | None = None, frame: pd.DataFrame | Non
         [config] = jobs
         if config.resume is not None:
             resume(line, str(config.resume), quiet=True)
-            return _finished(str(config.resume))
+            return load_runs(str(config.resume))
         job = Job.of(config, 0, None)
         path = job.folder if folder is None else Path(folder)
         train(job.experiment, job.config_yaml, path, origin=job.origin, words=job.words, quiet=True)
-        return _finished(path)
+        return load_runs(path)
 
 
 def sweep(
@@ -153,7 +150,7 @@ def sweep(
         if sweeper := own_sweeper(configs[0]):
             jobs = draw_jobs(jobs, sweeper, line)
         SideBySide(at_once).launch(jobs, quiet=True)
-        return _finished(*[job.folder for job in jobs])
+        return load_runs(*[job.folder for job in jobs])
 
 
 def compare(*words: str, folder: str | Path | None = None) -> ComparisonTable:
@@ -171,16 +168,10 @@ def compare(*words: str, folder: str | Path | None = None) -> ComparisonTable:
     return table
 
 
-def load(*folders: str | Path | Iterable[str | Path]) -> Any:
-    """The `Model` of one bundle, with `predict` and `predict_proba`; or the `Runs` that have
-    finished in the folders and their subfolders. Unfinished runs are left out, and named in the log
-    (logger "fedpriv", INFO). Raises FedprivError for a folder without either."""
-    if len(folders) == 1 and isinstance(folders[0], str | Path) and is_bundle(Path(folders[0])):
-        return load_model(folders[0])
-    return _finished(*folders)
-
-
-def _finished(*folders: str | Path | Iterable[str | Path]) -> Runs:
+def load_runs(*folders: str | Path | Iterable[str | Path]) -> Runs:
+    """The runs that have finished in the folders and their subfolders. Unfinished runs are left
+    out, and named in the log (logger "fedpriv", INFO). Raises FedprivError for a folder without
+    one."""
     roots = [
         Path(root) for one in folders for root in ([one] if isinstance(one, str | Path) else one)
     ]
