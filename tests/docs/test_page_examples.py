@@ -108,6 +108,15 @@ def test_programs_of_the_page_about_python_run(program, tmp_path, monkeypatch, c
     assert all(path.stat().st_size > 1000 for path in tmp_path.rglob("*.png"))
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_tables_of_the_first_pages_are_those_that_a_run_prints(page, tmp_path):
+    [shown] = [block.text for block in blocks(ROOT / page) if block.language == "text"]
+    printed = [line.rstrip() for line in run(cwd=tmp_path).stdout.splitlines()]
+    lines = shown.rstrip().splitlines()
+    start = printed.index(lines[0])
+    assert printed[start : start + len(lines)] == lines
+
+
 def test_numbers_of_the_page_about_epsilons_are_those_that_are_printed():
     words = ("algo=uldp_avg", "algo.noise_multiplier=5", "algo.user_rate=0.1", "rounds=100")
     table = fedpriv.epsilon(*words)
