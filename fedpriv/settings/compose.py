@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +41,8 @@ from fedpriv.settings.words import (
 FILES = frozenset({*GROUPS, "experiment", "profile"})
 """Keys whose values are names of files."""
 ABSENT = object()
+MOST_KNOWN = 64
+"""Choices of files that a `Composer` keeps."""
 
 
 class Composer:
@@ -63,23 +66,26 @@ class Composer:
         chosen = [word for word in words if not self._is_value(word)]
         values = [self._override(word) for word in words if word not in chosen]
         config = self._composed(chosen)
+        config = copy.deepcopy(config) if fresh else config
         if any(
             OmegaConf.select(config, str(value.key_or_group), default=ABSENT) is ABSENT
             for value in values
         ):
-            return self._composed(words)
-        config = copy.deepcopy(config) if fresh else config
+            return copy.deepcopy(self._composed(words))
         for value in values:
             OmegaConf.update(config, str(value.key_or_group), value.value(), merge=False)
         if values:
             OmegaConf.set_readonly(config.hydra, False)  # `HydraConfig` makes it read-only
-            task = [word for word in self.fixed if not word.startswith("hydra")]
-            config.hydra.overrides.task = [*task, *words]
+            parsed = map(self._override, (*self.fixed, *words))
+            task = [one.input_line for one in parsed if not one.is_hydra_override()]
+            config.hydra.overrides.task = task
             config.hydra.job.override_dirname = self._dirname(config)
         return config
 
     def _composed(self, chosen: list[str]) -> DictConfig:
         if tuple(chosen) not in self._known:
+            if len(self._known) == MOST_KNOWN:
+                self._known.pop(next(iter(self._known)))
             self._known[tuple(chosen)] = compose(
                 "config", [*self.fixed, *chosen], return_hydra_config=True
             )
@@ -107,6 +113,21 @@ class Composer:
             item_sep=style.item_sep,
             exclude_keys=style.exclude_keys,
         )
+
+
+_shipped = Composer([])
+"""Of lines without files of their own, for later runs of the same process."""
+
+
+def _first_job(words: list[str], config_dir: Path) -> DictConfig:
+    """The configuration of a line that is no sweep, or of a sweep's first job."""
+    own = any(word.startswith(("hydra.searchpath", "hydra.job")) for word in words)
+    if not own and config_dir == conf_dir():
+        with suppress(HydraException, OmegaConfBaseException):  # Hydra says it better below
+            config = _shipped.job(words, fresh=True)
+            config.hydra.runtime.cwd = os.getcwd()
+            return config
+    return compose("config", words, return_hydra_config=True)
 
 
 TRUST_CODE = "--trust-code"
@@ -169,23 +190,6 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
 
 
-_shipped = Composer([])
-
-
-def composed_again(line: CommandLine) -> DictConfig:
-    """The configuration of a line that is not a sweep, for components alone: its `hydra` node may
-    be that of another folder. Files are composed once in a process, which saves nine tenths of the
-    time."""
-    swept = any(_parsed(word).is_sweep_override() for word in line.overrides)
-    if swept or line.config_dir or line.multirun:
-        [config] = compose_jobs(line, conf_dir())
-        return config
-    with one_line_errors():
-        GlobalHydra.instance().clear()
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            return _shipped.job(line.overrides, fresh=True)
-
-
 def one_experiment(*words: str) -> Experiment:
     """Compose and check the words of a command line without a sweep. Raises FedprivError."""
     [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
@@ -216,7 +220,7 @@ def each_job(
                     yield composer.job(list(words))
                 return
             first = [*search, *fixed, *(f"{key}={values[0]}" for key, values in swept.items())]
-            config = compose("config", first, return_hydra_config=True)
+            config = _first_job(first, config_dir)
             try:
                 config.get("resume")  # an interpolation without a value fails here, with its key
             except OmegaConfBaseException as error:

@@ -22,8 +22,9 @@ from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
-from fedpriv.settings.compose import CommandLine, composed_again, without_hydra
+from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.words import conf_dir
 from fedpriv.util.streams import Streams
 
 SMALL = (
@@ -58,8 +59,9 @@ def experiment(*words: str, algo: Algorithm | None = None) -> Experiment:
 @lru_cache(maxsize=256)
 def _composed(words: tuple[str, ...]) -> DictConfig:
     """The configuration of a command line, not to be changed. Tests ask for the same ones over and
-    over, and Hydra takes twenty times as long as building the components."""
-    return composed_again(CommandLine.parse([*words]))
+    over, and Hydra takes longer than building the components."""
+    [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
+    return config
 
 
 def _values(component: Any) -> dict[str, Any]:

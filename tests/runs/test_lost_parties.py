@@ -166,7 +166,7 @@ def test_a_resumed_run_knows_that_rounds_had_fewer_silos(tmp_path):
     words = ("preset.n_silos=9", "aggregation=admm", "aggregation.preset=null")
     words += ("aggregation.iterations=32", "aggregation.beyond_safe=true", "randomness=system")
     words += ("aggregation.least_peers=3", "algo=uldp_naive", "algo.noise_multiplier=5")
-    silent = tuple(drop(exchange=n, sender=f"silo{k}") for n in range(2, 60) for k in range(3, 7))
+    silent = tuple(drop(exchange=n, sender=f"silo{k}") for n in range(2, 30) for k in range(3, 7))
 
     def trained(folder, rounds, faults=(), resume=False):
         exp = small(*SMALL, *words, f"rounds={rounds}", "quiet=true")

@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fedpriv.settings import compose as composer
-from fedpriv.settings.compose import CommandLine, compose_jobs, composed_again, each_job
+from fedpriv.settings.compose import CommandLine, compose_jobs, each_job
 from fedpriv.settings.words import conf_dir
 
 
@@ -53,14 +53,19 @@ def test_given_jobs_are_composed_once_for_each_choice_of_files(monkeypatch):
     assert len(asked) == 1
 
 
-def test_what_is_composed_again_is_what_hydra_composes():
-    """Words of the line before leave no trace."""
-    for words in (
-        ["algo=fedavg", "algo.local_epochs=3", "rounds=2"],
-        ["algo=fedavg", "preset.n_users=8", "+preset.more=1"],
+def test_a_later_job_of_the_process_is_what_hydra_composes(tmp_path, monkeypatch):
+    """Words of the lines before leave no trace, and the folder is that of today."""
+    lines = (
+        ["algo=fedavg", "algo.local_epochs=3", "hydra.run.dir=out", "rounds=2"],
+        ["algo=fedavg", "preset.n_users=8", "+preset.more=1", "hydra.run.dir=out"],
         ["algo=fedavg", "model=mlp", "model.hidden=[7,3]", "accountant.target=null"],
         ["algo=fedavg"],
-    ):
-        line = CommandLine.parse(words)
-        [expected] = compose_jobs(line, conf_dir())
-        assert OmegaConf.to_yaml(composed_again(line)) == OmegaConf.to_yaml(expected)
+        ["seed=3"],
+    )
+    for folder in (tmp_path, tmp_path.parent):
+        monkeypatch.chdir(folder)
+        for words in lines:
+            [found] = compose_jobs(CommandLine.parse(words), conf_dir())
+            with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+                expected = compose("config", words, return_hydra_config=True)
+            assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(expected)
