@@ -247,12 +247,22 @@ def _largest(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     return {method: max(part[method] for part in parts) for method in methods}
 
 
+def tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
+    """The smallest certificate of the methods that certify the same after the same round. Each of
+    them is an upper bound."""
+    best: dict[tuple[object, ...], EpsilonRow] = {}
+    for row in rows:
+        key = row.round, row.observer, row.unit, row.adjacency, row.group
+        best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
+    return list(best.values())
+
+
 def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
-    """A table of `rows` with `delta` in the title. Epsilons that are not enforced have an asterisk,
-    and the caption says whose word they are."""
+    """A table of the tightest of `rows`, with `delta` in the title. Epsilons that are not enforced
+    have an asterisk, and the caption says whose word they are."""
     from rich.table import Table
 
-    rows = list(rows)
+    rows = tightest(rows)
     caption = "; ".join(dict.fromkeys(f"* {row.status}" for row in rows if _mark(row)))
     table = Table(title=f"epsilon at delta = {delta:g}", caption=caption or None)
     for header in ("rounds", "observer", "unit", "adjacency", "method", "certified", "claimed"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import smallest_noise
 from fedpriv.accountants.events import Event
-from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline
+from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, tightest
 from fedpriv.accountants.rdp import Rdp
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import ConfigError, require
@@ -192,16 +192,13 @@ def beyond_target(rows: Iterable[EpsilonRow], target: SolvedTarget) -> list[str]
 
     rows: of the last round.
     """
-    smallest: dict[tuple[str, str], float] = {}
-    for row in rows:
-        key = row.observer, row.protects
-        smallest[key] = min(smallest.get(key, math.inf), row.certified)
-    return [
-        f"{KEY}={target.epsilon:g} does not bound: {observer}, {unit}: "
-        + ("nothing is certified" if math.isinf(epsilon) else f"epsilon {epsilon:.4f}")
-        for (observer, unit), epsilon in smallest.items()
-        if epsilon > target.epsilon
+    beyond = [row for row in tightest(rows) if row.certified > target.epsilon]
+    found = [
+        f"{KEY}={target.epsilon:g} does not bound: {row.observer}, {row.protects}: "
+        + ("nothing is certified" if math.isinf(row.certified) else f"epsilon {row.certified:.4f}")
+        for row in beyond
     ]
+    return list(dict.fromkeys(found))
 
 
 def require_solvable(algo: Algorithm, accountant: Accountant, *, noisy: bool) -> None:

@@ -7,6 +7,7 @@ import io
 import math
 import time
 from dataclasses import replace
+from functools import partial
 
 import dp_accounting as dp
 import pytest
@@ -224,18 +225,33 @@ def test_a_row_names_all_whose_word_it_is():
     assert seen == [ENFORCED, "declared by Mine", *["declared by Mine, Yours"] * 2]
 
 
+def shown(*rows):
+    console = Console(file=io.StringIO(), width=80)
+    console.print(epsilon_table(rows, 1e-5))
+    return console.file.getvalue()
+
+
+def test_the_table_has_the_smaller_of_two_methods_and_both_units():
+    row = partial(EpsilonRow, 1, "server")
+    table = shown(
+        row("user", ADD_REMOVE, "rdp", 3.0, 4.0),
+        row("user", ADD_REMOVE, "pld", 2.5, 4.0),
+        row("record", ADD_REMOVE, "rdp", 1.0, None),
+    )
+    found = [line.split()[9:12:2] for line in table.splitlines() if "server" in line]
+    assert found == [["pld", "2.5000"], ["rdp", "1.0000"]]
+
+
 def test_the_table_marks_what_is_not_enforced():
-    rows = [
-        EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", epsilon, None, status=status)
+    cases = [
+        (status, epsilon)
         for status in ("declared by Mine", ENFORCED)
         for epsilon in (2.0, math.inf)
     ]
-
-    def shown(*rows):
-        console = Console(file=io.StringIO(), width=80)
-        console.print(epsilon_table(rows, 1e-5))
-        return console.file.getvalue()
-
+    rows = [
+        EpsilonRow(number, "server", "user", ADD_REMOVE, "rdp", epsilon, None, status=status)
+        for number, (status, epsilon) in enumerate(cases, 3)
+    ]
     assert [cell for cell in shown(*rows).split() if cell[0] in "2∞"] == [
         *("2.0000*", "∞", "2.0000", "∞")
     ]
