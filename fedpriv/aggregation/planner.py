@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fedpriv.accountants.events import RELEASED_MODEL, SILO
 from fedpriv.aggregation.base import Aggregation
@@ -29,6 +29,7 @@ class Planner:
     """The components that a plan is made of, and the epsilon that it may cost.
 
     target: the noise is solved for it; None: the noise is the method's.
+    noise: name of a query: its noise multiplier, where it is solved already; empty: it is not.
     """
 
     algo: Algorithm
@@ -37,6 +38,7 @@ class Planner:
     optimizer: LocalOptimizer
     streams: Streams
     target: EpsilonTarget | None = None
+    noise: Mapping[str, float] = field(default_factory=dict)
 
     def draft(self, federation: Federation) -> Plan:
         """The plan with the mechanisms as configured, checked as far as `federation` is known.
@@ -48,7 +50,9 @@ class Planner:
         ConfigError as `draft` does."""
         draft = self.draft(federation)
         mechanisms = self.algo.calibrated(draft)
-        if self.target is None:
+        if self.noise:
+            mechanisms = {k: one.with_noise(self.noise[k]) for k, one in mechanisms.items()}
+        if self.noise or self.target is None:
             return self._checked(federation, mechanisms, self.aggregation)
         configured = {name: one.mechanism for name, one in draft.query_parameters.items()}
         near = mechanisms != configured

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedpriv.accountants.events import Event
-from fedpriv.accountants.ledger import EpsilonRow
+from fedpriv.accountants.ledger import EpsilonRow, tightest
 from fedpriv.audit.attack import ALL_ROUNDS
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
@@ -18,7 +18,7 @@ from fedpriv.audit.premises import Unit, file_premises, inclusion_premises, run_
 from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
 from fedpriv.rounds.plan import Plan
-from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.epsilon_forecast import EpsilonForecast, with_solved_noise
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.premise import Premise, sharing_level
@@ -122,7 +122,7 @@ def subjects(exp: Experiment, colluding: int) -> list[Subject]:
     """
     forecast = _with_colluding_silos(EpsilonForecast.of(exp), colluding)
     rounds = exp.options.rounds
-    rows = _tightest(forecast.rows_at([rounds]))
+    rows = tightest(forecast.rows_at([rounds]))
     events = round_events(exp, forecast.plan)
     found = []
     for about in dict.fromkeys(map(_protected, rows)):
@@ -149,6 +149,7 @@ def audit(
     progress: shows what is done; None: nothing.
     """
     progress = progress or AuditProgress(quiet=True)
+    exp = with_solved_noise(exp)
 
     def attack(subject: Subject, share: Effort) -> Evidence:
         progress.stage(f"{subject.unit}: trials of attacks", share.seconds)
@@ -262,12 +263,3 @@ def _with_colluding_silos(forecast: EpsilonForecast, silos: int) -> EpsilonForec
     )
     plan = replace(forecast.plan, threat_model=replace(threat_model, observers=observers))
     return replace(forecast, plan=plan)
-
-
-def _tightest(rows: Iterable[EpsilonRow]) -> list[EpsilonRow]:
-    """The smallest epsilon of the methods that certify the same."""
-    best: dict[tuple[str, ...], EpsilonRow] = {}
-    for row in rows:
-        key = row.observer, *_protected(row)
-        best[key] = min(best.get(key, row), row, key=lambda known: known.certified)
-    return list(best.values())

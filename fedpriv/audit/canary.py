@@ -26,6 +26,7 @@ from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.models.linear import Linear
+from fedpriv.models.regression import ExponentialSurvival
 from fedpriv.models.tasks import Task
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.streams import Streams
@@ -56,19 +57,31 @@ class CanaryLoss(Task):
 
 
 @dataclass(frozen=True)
+class LinearLoss(ExponentialSurvival):
+    """The same loss without curvature. It is that of exponential survival at time zero, which is
+    compiled: labels are (-slope, 0)."""
+
+    metric = "loss"
+
+    def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        return {"loss": float(-(y[:, 0] * outputs[:, 0]).mean())}
+
+
+@dataclass(frozen=True)
 class CanaryData(DataSet):
     """Given records.
 
     records: features (n, d) and labels (n, 2).
     in_groups_of: `records_per_draw` of the audited run.
+    task: the loss of the labels.
     """
 
     records: Records = field(
         default_factory=lambda: Records(np.zeros((1, 1)), np.zeros((1, 2))), compare=False
     )
     in_groups_of: int = 1
+    task: Task = CanaryLoss()
     outputs = 1
-    task = CanaryLoss()
 
     @property
     def records_per_draw(self) -> int:
@@ -125,6 +138,11 @@ class Canaries:
         return len(self.users)
 
     @property
+    def linear(self) -> bool:
+        """Whether no record's loss has a curvature."""
+        return not (self.absent[:, 1].any() or self.present[:, 1].any())
+
+    @property
     def alone(self) -> bool:
         """Whether only the canaries' silo has training records."""
         if self.silo is None:
@@ -136,9 +154,10 @@ class Canaries:
         """The audited experiment in this process, on records with all canaries present."""
         records, allocation = self.records(np.ones(len(self), dtype=bool))
         draws = self.original.data.records_per_draw
+        task = LinearLoss() if self.linear else CanaryLoss()
         return replace(
             self.original,
-            data=CanaryData(records=records, in_groups_of=draws),
+            data=CanaryData(records=records, in_groups_of=draws, task=task),
             allocator=GivenAllocator(allocation.n_users, allocation.n_silos, known=allocation),
             model=Linear(bias=False),
             engine=InProcess(),
@@ -148,6 +167,7 @@ class Canaries:
         """The records and their allocation if the canaries `present` (k,) bool are present."""
         there = (self.owner < 0) | present[self.owner]
         labels = np.where(there[:, None], self.present, self.absent).astype(np.float32)
+        labels *= -1 if self.linear else 1
         trains = self.allocation.trains & there if self.leaves else self.allocation.trains
         return Records(self.x.astype(np.float32, copy=False), labels), replace(
             self.allocation, trains=trains

@@ -25,6 +25,7 @@ from fedpriv.audit.orthogonal_canaries import OrthogonalCanaries, orthogonal_can
 from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.trials import Effort
 from fedpriv.errors import require
+from fedpriv.runs.epsilon_forecast import with_solved_noise
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.observation import Observations, observed_round, without_plan_noise
 
@@ -51,6 +52,7 @@ def audit_in_one_run(
     Raises ConfigError if the run has too few units, or if canaries would share a bound.
     """
     progress = progress or AuditProgress(quiet=True)
+    exp = with_solved_noise(exp)
     delta = exp.accountant.delta
 
     def attack(subject: Subject, share: Effort) -> Evidence:

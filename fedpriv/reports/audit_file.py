@@ -23,8 +23,11 @@ SCHEMA = "fedpriv-audit/1"
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without the seed, the rounds and keys that change no result: an audit may run fewer
-    rounds, and says how many. 5 and 5.0 are the same setting."""
-    left_out = ("rounds", "randomness")
+    rounds, and says how many. Noise that is solved for a target is that of its rounds, so they
+    count. 5 and 5.0 are the same setting."""
+    accountant = settings.get("accountant")
+    solved = isinstance(accountant, Mapping) and accountant.get("target") is not None
+    left_out = ("randomness",) if solved else ("rounds", "randomness")
     return relevant_settings({k: v for k, v in settings.items() if k not in left_out})
 
 

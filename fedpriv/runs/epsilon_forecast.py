@@ -20,6 +20,15 @@ from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
 
 
+def with_solved_noise(exp: Experiment) -> Experiment:
+    """The experiment without its `accountant.target`, and with the noise that is solved for it:
+    whatever records replace its own, the noise is that of the run."""
+    if exp.epsilon_target is None:
+        return exp
+    noise = EpsilonForecast.of(exp).plan.noise_multipliers
+    return replace(exp, accountant=replace(exp.accountant, target=None), noise=noise)
+
+
 def milestones(rounds: int) -> list[int]:
     """1, 10, 100, ... and the last round."""
     steps = [10**power for power in range(len(str(rounds)))]

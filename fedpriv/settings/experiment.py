@@ -12,8 +12,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -113,6 +113,8 @@ class Experiment:
     """The checked options and components of one run.
 
     algo: the algorithm in the form that the aggregation needs (`Aggregation.adapt`).
+    noise: name of a query: its noise multiplier, as an earlier plan of these settings has it;
+        empty: the method's, or the one that is solved for a target.
     """
 
     options: RunOptions
@@ -126,6 +128,7 @@ class Experiment:
     aggregation: Aggregation
     engine: Engine
     tracker: Tracker
+    noise: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
@@ -169,6 +172,7 @@ class Experiment:
             self.optimizer,
             self.streams,
             self.epsilon_target,
+            self.noise,
         )
 
     @property

@@ -32,6 +32,22 @@ def test_table_file_and_picture(tmp_path):
 
 
 @pytest.mark.usefixtures("_short")
+@pytest.mark.parametrize("flags", [["--quick"], ["--one-run", "--canaries", "20"]])
+def test_the_noise_of_a_target_is_that_of_the_run(flags, tmp_path):
+    """Also of a method that asks two queries a round and has no users."""
+    for number, method in enumerate(
+        (["algo=uldp_avg"], ["algo=spider", "data=breast_cancer_silos"])
+    ):
+        here = f"hydra.run.dir=audit{number}"
+        words = [*method, "accountant.target=2", "rounds=2", "preset.local_epochs=1", here]
+        done = run("audit", *flags, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        table = pd.read_csv(tmp_path / f"audit{number}" / "audit.csv").set_index("observer")
+        assert 1.999 < table.loc["server", "certified"] <= 2
+        assert (table["audited"] <= table["certified"]).all()
+
+
+@pytest.mark.usefixtures("_short")
 def test_a_refuted_certificate_is_an_alarm_and_not_a_success(tmp_path, monkeypatch):
     clip_of_a_part(monkeypatch)
     done = run("audit", "--quick", *WORDS, "hydra.run.dir=here", cwd=tmp_path)
