@@ -5,8 +5,9 @@ metrics.csv             round, loss, metrics, norms: non-private diagnostics
 timings.csv             round, seconds per phase, why the round released nothing (else empty)
 traffic.csv             round (0: first set-up), query or set-up, step, party, messages and bytes
                         that it sent in this step
-epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, assumptions,
-                        status
+epsilon.csv             round, observer, unit, adjacency, method, certified, claimed, numbers of
+                        assumptions, status
+assumptions.csv         round that needs it first, number, assumption
 utility.csv             metrics of the last model, a trivial one and one without privacy, for
                         parts of the test records
 status.json             running, done, interrupted or failed with the reason; labels of the run

@@ -77,6 +77,7 @@ TABLES: dict[str, dict[str, str]] = {
         ),
         RELEASED,
     ),
+    "assumptions.csv": dict.fromkeys(("round", "number", "assumption"), RELEASED),
     "timings.csv": {
         "round": RELEASED,
         **dict.fromkeys(

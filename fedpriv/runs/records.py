@@ -11,28 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL, leaves
 from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.aggregation.epsilon_target import SolvedTarget
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.bundles.bundle import FOLDER
 from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import AggregationAbortedError
-from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
-from fedpriv.runs.labels import Labels, run_labels
+from fedpriv.runs.labels import Labels
 from fedpriv.runs.release import bundle_of
 from fedpriv.runs.status import Status
-from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, TRAFFIC, UTILITY
+from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, TIMINGS, TRAFFIC, UTILITY
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.runtime.utility import utility_rows
 from fedpriv.settings.experiment import Experiment, RunOptions
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.util.installed import installed
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import source_commit
 from fedpriv.util.stopwatch import Stopwatch
@@ -204,9 +200,23 @@ class RunRecords:
         self.folder.append(METRICS, [row])
         return row
 
+    @cached_property
+    def _numbers(self) -> dict[str, str]:
+        """Each assumption with its number in assumptions.csv."""
+        return {row["assumption"]: row["number"] for row in self.folder.rows(ASSUMPTIONS)}
+
     def epsilons(self, rows: list[EpsilonRow]) -> None:
-        """Append to epsilon.csv."""
-        self.folder.append(EPSILON, _columns(rows))
+        """Append to epsilon.csv, and assumptions that no earlier row has to assumptions.csv."""
+        for text in dict.fromkeys(chain.from_iterable(row.assumptions for row in rows)):
+            if text not in self._numbers:
+                self._numbers[text] = number = str(len(self._numbers) + 1)
+                new = {"round": rows[0].round, "number": number, "assumption": text}
+                self.folder.append(ASSUMPTIONS, [new])
+        numbered = [
+            replace(row, assumptions=tuple(self._numbers[text] for text in row.assumptions))
+            for row in rows
+        ]
+        self.folder.append(EPSILON, _columns(numbered))
 
     def note_losses(self) -> None:
         """Write down the parties that were lost since the last call, in the log and in status.json,
@@ -387,33 +397,6 @@ def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:
         "n_users": sizes.n_users,
         "n_silos": sizes.n_silos,
     }
-
-
-def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
-    """The label of everything that a run writes."""
-    # Later rounds of somebody else's method may lack what the first one has.
-    last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
-    rounds = [prepared.queries(number) for number in range(1, last + 1)]
-    own = type(experiment.algo).evaluated is not Algorithm.evaluated
-    return run_labels(
-        main=prepared.evaluation.task.metric,
-        disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
-        certified=_certified(rounds),
-        kept=own and any(query.asked.stateful for queries in rounds for query in queries),
-        private=experiment.data.private_test,
-    )
-
-
-def _certified(rounds: Iterable[tuple[Query, ...]]) -> bool:
-    """Whether the model that these rounds release has a certificate for some unit. A round without
-    queries releases nothing new."""
-    units: dict[tuple[str, str], bool] = {}
-    for event in chain.from_iterable(map(events_of, rounds)):
-        if event.observer == RELEASED_MODEL:
-            unit = event.unit, event.adjacency
-            held = leaves([(event.certified, 1)]) is not None
-            units[unit] = held and units.get(unit, True)
-    return any(units.values())
 
 
 def with_labels(config_yaml: str, labels: Labels) -> str:

@@ -1,20 +1,25 @@
-"""The bundle that a finished run leaves: what its model takes to be used, with a label for each
-number that was read off records."""
+"""The labels of what a run leaves, and the bundle of a finished run: what using its model takes,
+with a label for each number that was read off records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fedpriv
+from fedpriv.accountants.events import RELEASED_MODEL, leaves
+from fedpriv.algorithms.base import Algorithm
 from fedpriv.bundles.bundle import CLASSES, LOGIT, Bundle
 from fedpriv.data.table.encoding import OF_OWNERS, Encoding
-from fedpriv.runs.labels import DIAGNOSTIC, RELEASED, TRAINING, Labels
+from fedpriv.rounds.query import Query, events_of
+from fedpriv.runs.labels import DIAGNOSTIC, RELEASED, TRAINING, Labels, run_labels
 from fedpriv.runs.tables import METRICS
 from fedpriv.runtime import PreparedRun
 from fedpriv.settings.experiment import Experiment
+from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
@@ -22,6 +27,33 @@ if TYPE_CHECKING:
 READ_OFF = f"{DIAGNOSTIC} of training and test records, read off without noise"
 BY_WORD = f"{RELEASED}: public by the word of the table's owner, though a draft read it off"
 NOT_STATED = "Not stated. `fedpriv export RUN --intended-use TEXT` writes it here."
+
+
+def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
+    """The label of everything that a run writes."""
+    # Later rounds of somebody else's method may lack what the first one has.
+    last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
+    rounds = [prepared.queries(number) for number in range(1, last + 1)]
+    own = type(experiment.algo).evaluated is not Algorithm.evaluated
+    return run_labels(
+        main=prepared.evaluation.task.metric,
+        disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
+        certified=_certified(rounds),
+        kept=own and any(query.asked.stateful for queries in rounds for query in queries),
+        private=experiment.data.private_test,
+    )
+
+
+def _certified(rounds: Iterable[tuple[Query, ...]]) -> bool:
+    """Whether the model that these rounds release has a certificate for some unit. A round without
+    queries releases nothing new."""
+    units: dict[tuple[str, str], bool] = {}
+    for event in chain.from_iterable(map(events_of, rounds)):
+        if event.observer == RELEASED_MODEL:
+            unit = event.unit, event.adjacency
+            held = leaves([(event.certified, 1)]) is not None
+            units[unit] = held and units.get(unit, True)
+    return any(units.values())
 
 
 def bundle_of(

@@ -117,5 +117,9 @@ class Status:
 
     def metric_label(self, metric: str) -> str:
         """What a column of metrics.csv is made of: `released`, or a diagnostic of something."""
-        labels = self.labels.get("metrics.csv")
-        return labels.get(metric, UNKNOWN) if isinstance(labels, Mapping) else UNKNOWN
+        return self.label_of("metrics.csv", metric)
+
+    def label_of(self, table: str, column: str) -> str:
+        """The same of a column of another table."""
+        labels = self.labels.get(table)
+        return labels.get(column, UNKNOWN) if isinstance(labels, Mapping) else UNKNOWN

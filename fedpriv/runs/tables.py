@@ -23,11 +23,12 @@ from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 EPSILON = "epsilon.csv"
+ASSUMPTIONS = "assumptions.csv"
 TRAFFIC = "traffic.csv"
 UTILITY = "utility.csv"
 """Written once, at the end."""
-TABLES = (METRICS, TIMINGS, EPSILON, TRAFFIC)
-MARKED = (METRICS, EPSILON, TRAFFIC)
+TABLES = (METRICS, TIMINGS, ASSUMPTIONS, EPSILON, TRAFFIC)
+MARKED = (METRICS, ASSUMPTIONS, EPSILON, TRAFFIC)
 """Tables that are equal in equal runs. Times differ, so they are no part of a checkpoint."""
 ROUND = b"round,"
 """What every table begins with."""

@@ -26,7 +26,7 @@ from fedpriv.rounds.plan import Observer
 from fedpriv.rounds.user_groups import UserGroup
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
-from fedpriv.runs.records import labels_of
+from fedpriv.runs.release import labels_of
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import experiment
 from fedpriv.training.description import Recipe

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedpriv.errors import ConfigError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.run_facts import Facts
+from fedpriv.reports.assessment.folder_files import Facts
 from fedpriv.reports.audit_file import AUDIT, SCHEMA, comparable
 from fedpriv.util.untrusted_files import read_json
 

@@ -16,7 +16,8 @@ from typing import Any
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.run_facts import Facts, headline
+from fedpriv.reports.assessment.folder_files import Facts
+from fedpriv.reports.assessment.run_facts import headline
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.stored_config import read_config, rounds_repeated

@@ -20,9 +20,9 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.audits import audit_facts
 from fedpriv.reports.assessment.checks import checks, contradictions
-from fedpriv.reports.assessment.folder_files import text
+from fedpriv.reports.assessment.folder_files import Facts, text
 from fedpriv.reports.assessment.plain_words import gloss
-from fedpriv.reports.assessment.run_facts import Facts, headline, run_facts
+from fedpriv.reports.assessment.run_facts import headline, run_facts
 from fedpriv.reports.finished_runs import find_runs, sweep_order
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import curve_of

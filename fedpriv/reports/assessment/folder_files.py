@@ -32,6 +32,7 @@ LONGEST = 4000
 """Characters of a text that are shown."""
 
 Row = dict[str, str]
+Facts = dict[str, Any]
 
 
 @contextmanager

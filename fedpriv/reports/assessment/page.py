@@ -18,7 +18,9 @@ from jinja2 import Environment
 from fedpriv.reports.assessment import plain_words as words
 from fedpriv.reports.assessment.chart import Line, chart
 from fedpriv.reports.assessment.contents import embedded
-from fedpriv.reports.assessment.run_facts import Facts, headline, protects
+from fedpriv.reports.assessment.folder_files import Facts
+from fedpriv.reports.assessment.model_facts import VALUES, at_chance
+from fedpriv.reports.assessment.run_facts import headline, protects
 from fedpriv.reports.templates import environment
 
 JSON_BEGINS, JSON_ENDS = '<pre id="contents">', "</pre>"
@@ -37,6 +39,9 @@ def page(values: Facts) -> bytes:
             curve=_curve(values),
             headlines=list(_headlines(runs)),
             limits=limits(runs),
+            useless=at_chance(runs),
+            features=_features(runs),
+            utility=list(_utility(runs)),
             rounds=dict.fromkeys(f"{run['rounds_done']} of {run['rounds']}" for run in runs),
             runs=runs,
             valid=all(map(protects, runs)),
@@ -51,7 +56,7 @@ def page(values: Facts) -> bytes:
 def _templates() -> Environment:
     made = environment(Path(__file__).parent)
     made.filters["number"] = words.number
-    made.globals |= {"shared": shared, "found": found, "glossed": glossed}
+    made.globals |= {"shared": shared, "found": found, "glossed": glossed, "told": told}
     return made
 
 
@@ -72,6 +77,12 @@ def shared(runs: Sequence[Facts], *keys: str, by: str = "; ") -> str:
     return by.join(_different(runs, keys))
 
 
+def told(runs: Sequence[Facts], group: str) -> str:
+    """What runs have for a config group, in words where there are some."""
+    known = {**words.COMPONENTS, **words.AGGREGATIONS}
+    return "; ".join(known.get(one, one) for one in _different(runs, ("components", group)))
+
+
 def glossed(runs: Sequence[Facts], meanings: Mapping[str, str], *keys: str) -> list[str]:
     """What the values of runs at a nested key mean, where it is known."""
     return [meanings[value] for value in _different(runs, keys) if value in meanings]
@@ -83,6 +94,21 @@ def found(
     """Each value of a column of the epsilons, and what it means."""
     values = dict.fromkeys(row[name] for run in runs for row in run["epsilons"])
     return [(value, meanings.get(value, otherwise)) for value in values]
+
+
+def _features(runs: Sequence[Facts]) -> list[list[tuple[str, str, str]]]:
+    """The different lists of features that the runs have: name, kind and special category."""
+    found = [
+        [(one["name"], one["kind"], one["special"]) for one in run["features"]] for run in runs
+    ]
+    return [own for place, own in enumerate(found) if own and own not in found[:place]]
+
+
+def _utility(runs: Sequence[Facts]) -> Iterator[tuple[str, ...]]:
+    """A row for each metric of all test records; several runs have ranges."""
+    for name in dict.fromkeys(row["metric"] for run in runs for row in run["utility"]):
+        rows = [row for run in runs for row in run["utility"] if row["metric"] == name]
+        yield name.replace("_", " "), *(_range([row[one] for row in rows]) for one in VALUES)
 
 
 def _headlines(runs: Sequence[Facts]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 VALID = (
     "Valid: the run itself says that its noise is real, that contributions are bounded, that the "
     "released model has a certificate, and that nothing in the model was read off the records "
-    "without noise (dp_valid is true). Assumptions and what is not covered are listed below."
+    "without noise (dp_valid is true). Assumptions and what is not covered are listed below. This "
+    "does not say that the model is good."
 )
 
 OBSERVERS: Mapping[str, str] = {
@@ -62,11 +63,41 @@ STATUSES: Mapping[str, str] = {
 }
 DECLARED = "code from outside of fedpriv says so; fedpriv does not enforce it"
 
+COMPONENTS: Mapping[str, str] = {
+    "Table": "a table of records",
+    "BreastCancer": "Breast Cancer Wisconsin (public)",
+    "BreastCancerSilos": "Breast Cancer Wisconsin, four hospitals (public)",
+    "HeartDisease": "Heart Disease, four hospitals (public)",
+    "TcgaBrca": "TCGA-BRCA, six regions (public)",
+    "CreditCard": "credit card frauds (public)",
+    "ByUser": "the records name persons; the software assigned each person to an organisation",
+    "Natural": "the records themselves name persons and organisations",
+    "Dirichlet": "drawn by the software, unequally (a simulation)",
+    "Equal": "drawn by the software, in equal numbers (a simulation)",
+    "Uniform": "drawn by the software, each as likely (a simulation)",
+    "Zipf": "drawn by the software, a few persons with most records (a simulation)",
+    "Linear": "linear: a weight for each input",
+    "BoundedLinear": "linear: a weight for each input, of bounded size",
+    "Mlp": "a neural network (multilayer perceptron)",
+    "MnistCnn": "a neural network for images (convolutional)",
+    "CifarCnn": "a neural network for images (convolutional)",
+    "ResNet18": "a neural network for images (ResNet-18)",
+    "CharGru": "a neural network for texts (GRU)",
+    "Gaussian": "Gaussian noise on bounded contributions",
+    "DiscreteGaussian": "Gaussian noise in whole numbers on bounded contributions",
+    "Binomial": "binomial noise in whole numbers on bounded contributions",
+    "Correlated": "Gaussian noise, correlated over rounds, on bounded contributions",
+    "NoMechanism": "none: nothing is bounded, and no noise is added",
+}
+"""What the classes of a run are."""
+
 AGGREGATIONS: Mapping[str, str] = {
     "Plain": "The server receives every organisation's noised update in the clear and adds them.",
     "Masked": "Updates are masked in pairs, so that the server can read only their sum.",
     "SecAgg": "Updates are masked, so that the server can read only their sum, also when an "
     "organisation drops out.",
+    "SecAggExactNoise": "Updates are masked, so that the server can read only their sum; "
+    "noise beyond what the sum needs is taken away.",
     "PrivateWeighting": "Weights are encrypted: nobody learns how many records a person has where.",
     "Shuffle": "A service mixes all messages before the server sees them.",
     "Admm": "There is no server: organisations exchange masked sums with each other.",

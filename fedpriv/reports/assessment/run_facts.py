@@ -14,22 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.data.allocate import INVENTED
+from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.folder_files import Row, count, number, text
+from fedpriv.reports.assessment.folder_files import Facts, Row, count, number, text
+from fedpriv.reports.assessment.model_facts import (
+    SCHEMA_PLACE,
+    UTILITY,
+    column_facts,
+    utility_facts,
+)
 from fedpriv.reports.audit_file import comparable
 from fedpriv.runs.journal import in_progress
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
+from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS
 from fedpriv.util.flatten import flat
 
-Facts = dict[str, Any]
-
 DIGESTED = (
-    *("config.yaml", "status.json", "metrics.csv", "epsilon.csv", "rounds_begun.csv"),
+    *("config.yaml", "status.json", METRICS, EPSILON, ASSUMPTIONS, "rounds_begun.csv"),
     *("roster.csv", "timings.csv", "traffic.csv", "model.safetensors"),
+    *(UTILITY, SCHEMA_PLACE),
 )
 """Files of a run of which a report gives the digest."""
-RELEASED_FILES = ("config.yaml", "epsilon.csv", "roster.csv", "model.safetensors")
+RELEASED_FILES = ("config.yaml", EPSILON, ASSUMPTIONS, "roster.csv", "model.safetensors")
 """Those of them that hold nothing but charged and released values."""
 GROUPS = (
     *("data", "allocator", "model", "optimizer", "algo", "mechanism"),
@@ -54,8 +61,9 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
     """
     status = Status.read(folder)
     settings = files.read_settings(folder)
-    metrics = files.read_rows(folder / "metrics.csv")
-    epsilon = files.read_rows(folder / "epsilon.csv")
+    metrics = files.read_rows(folder / METRICS)
+    epsilon = files.read_rows(folder / EPSILON)
+    assumed = _assumptions(folder, epsilon)
     observer = text(status.observer or "released model")
     metric = text(status.metric)
     return {
@@ -68,6 +76,8 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "method": text(status.label),
         "components": _components(settings),
         "settings": _settings(settings),
+        **column_facts(folder),
+        "utility": utility_facts(folder, status, public=public),
         "users": _users(status),
         "records": None if public else status.records,
         "parameters": status.parameters,
@@ -78,7 +88,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "dp_valid": status.dp_valid,
         "observer": observer,
         "delta": status.delta,
-        "epsilons": last_epsilons(epsilon),
+        "epsilons": last_epsilons(epsilon, assumed),
         "not_covered": list(map(text, status.not_covered)),
         "metric": metric,
         "metrics": _last_metrics(metrics, status, public),
@@ -108,9 +118,27 @@ def reported_files(folder: Path, *, public: bool) -> set[str]:
     return {name for name in names if (folder / name).exists()}
 
 
-def last_epsilons(rows: Sequence[Row]) -> list[Facts]:
+def _assumptions(folder: Path, epsilon: Sequence[Row]) -> dict[str, str]:
+    """The assumptions by their numbers in epsilon.csv. Folders of earlier versions have texts in
+    place of numbers. Raises FedprivError for a number that assumptions.csv lacks."""
+    rows = files.read_rows(folder / ASSUMPTIONS)
+    known = {row.get("number", ""): row.get("assumption", "") for row in rows}
+    used = {part for row in epsilon for part in _parts(row.get("assumptions", ""))}
+    if lacking := [part for part in used - known.keys() if part.isdigit()]:
+        raise FedprivError(f"{folder / ASSUMPTIONS}: it lacks the assumption {text(lacking[0])}")
+    return known
+
+
+def _parts(cell: str) -> list[str]:
+    return [part for part in map(text, cell.split(";")) if part]
+
+
+def last_epsilons(rows: Sequence[Row], assumptions: Mapping[str, str]) -> list[Facts]:
     """After the last round: the smallest certificate of each observer, unit, adjacency and group
-    of users, with what it rests on. Every accounting method gives an upper bound."""
+    of users, with what it rests on. Every accounting method gives an upper bound.
+
+    assumptions: by their numbers; a text stands for itself.
+    """
     last = max((count(row.get("round")) or 0 for row in rows), default=0)
     found: dict[tuple[str, ...], Facts] = {}
     for row in rows:
@@ -118,7 +146,8 @@ def last_epsilons(rows: Sequence[Row]) -> list[Facts]:
             continue
         about = {name: text(row.get(name)) for name in ("observer", "unit", "adjacency", "group")}
         certified = number(row.get("certified"))
-        assumed = [part for part in map(text, (row.get("assumptions") or "").split(";")) if part]
+        named = [assumptions.get(part, part) for part in _parts(row.get("assumptions", ""))]
+        assumed = [part for one in named for part in _parts(one)]
         line: Facts = {
             **about,
             "round": last,
@@ -217,7 +246,7 @@ def _curve(
     for row in metrics:
         best = headline(
             {
-                "epsilons": last_epsilons(by_round.get(row.get("round", ""), [])),
+                "epsilons": last_epsilons(by_round.get(row.get("round", ""), []), {}),
                 "observer": observer,
             }
         )

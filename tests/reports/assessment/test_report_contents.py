@@ -27,6 +27,7 @@ from fedpriv.reports.assessment.contents import (
 )
 from fedpriv.reports.assessment.page import page
 from fedpriv.reports.assessment.plain_words import GLOSSES, guess
+from fedpriv.reports.audit_file import write_audit
 from fedpriv.runs.records import ALWAYS_UNCOVERED
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
@@ -236,7 +237,13 @@ def shown_or_refused(folder, **options):
     return ""
 
 
-@pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("status.json", "config.yaml", "metrics.csv", "epsilon.csv", "assumptions.csv"),
+        *("utility.csv", "bundle/bundle.json"),
+    ],
+)
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b'a,b\n"', b"a\n1,2\n"])
 def test_a_damaged_file_ends_in_one_line_or_is_shown_as_it_is(seeded, name, content):
     (seeded / name).write_bytes(content)
@@ -319,8 +326,6 @@ def test_code_of_a_stranger_is_not_run(seeded, tmp_path, monkeypatch):
 
 
 def test_an_audit_of_other_settings_is_refused(folders, seeded):
-    from fedpriv.reports.audit_file import write_audit
-
     settings = yaml.safe_load((seeded / "config.yaml").read_text())
     row = {"observer": "server", "unit": "user", "certified": 2.0, "audited": 1.0, "estimate": 1.5}
     row |= {"estimate_low": 1.2, "estimate_high": 1.9, "rounds": 2, "refuted": False}
@@ -341,6 +346,20 @@ def test_an_audit_of_other_settings_is_refused(folders, seeded):
     done = run("report", str(seeded), cwd=seeded.parent)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "an audit of the settings of this run" in done.stderr
+
+
+def test_an_audit_of_a_target_covers_its_own_rounds(seeded):
+    """Fewer rounds have less noise for the same target."""
+    settings = yaml.safe_load((seeded / "config.yaml").read_text())
+    settings["accountant"]["target"] = 2
+    (seeded / "config.yaml").write_text(yaml.safe_dump(settings))
+    (seeded / "audit").mkdir()
+    for rounds, code in ((1, 2), (2, 0)):
+        job = {"settings": settings | {"rounds": rounds}, "rows": [], "premises": []}
+        write_audit(seeded / "audit" / "audit.json", 0.95, [job])
+        done = run("report", str(seeded), "--no-recompute", cwd=seeded.parent)
+        assert done.returncode == code, done.stderr
+        assert ("an audit of the settings of this run" in done.stderr) == (code == 2)
 
 
 def test_a_report_needs_no_torch(folders):
@@ -389,6 +408,73 @@ def test_wrong_words_end_in_one_line(folders, tmp_path, words, named):
 def test_how_sure_an_observer_can_become(epsilon, sure):
     """Bayes' rule at even odds: e^epsilon to one."""
     assert guess(epsilon) == sure
+
+
+def test_every_row_names_its_assumptions_by_number(folders, seeded):
+    known = pd.read_csv(seeded / "assumptions.csv").astype(str)
+    epsilon = pd.read_csv(seeded / "epsilon.csv")
+    named = {number for cell in epsilon["assumptions"] for number in cell.split("; ")}
+    assert named == set(known["number"])
+    assert known["assumption"].is_unique
+    texts = known.set_index("number")["assumption"]
+    whole = [one["text"] for one in contents(seeded)["assumptions"]]
+    cells = [[texts[number] for number in cell.split("; ")] for cell in epsilon["assumptions"]]
+    epsilon.assign(assumptions=[*map("; ".join, cells)]).to_csv(seeded / "epsilon.csv", index=False)
+    assert [one["text"] for one in contents(seeded)["assumptions"]] == whole  # as once written
+    shutil.copy(folders / "seeded" / "epsilon.csv", seeded / "epsilon.csv")
+    (seeded / "assumptions.csv").write_text("round,number,assumption\n1,1,nothing\n")
+    assert "assumptions.csv: it lacks the assumption" in shown_or_refused(seeded)
+
+
+FEATURES = {"age": {"range": [0, 99]}, "hiv_status": {"values": ["no", "yes"]}}
+SCHEMA_OF_A_TABLE = {
+    "schema": "fedpriv table 1",
+    "public": True,
+    "user": {"column": None, "number": 9},
+    "label": {"column": "died", "problem": "classification", "classes": ["0", "1"]},
+    "features": FEATURES,
+    "unused": [],
+}
+
+
+def described(folder, **utility):
+    """A run's folder with a table's columns, and what its model achieves."""
+    table = {"schema": SCHEMA_OF_A_TABLE}
+    rewrite(folder / "bundle" / "bundle.json", classes=["0", "1"], table=table)
+    head = "part,records,metric,model,trivial,without_privacy"
+    rows = [f"all,100,{metric},{values}" for metric, values in utility.items()]
+    (folder / "utility.csv").write_text("\n".join([head, *rows, "silo0,3,accuracy,0.1,,"]) + "\n")
+    return contents(folder)
+
+
+def test_a_report_lists_the_features_and_names_what_is_special(seeded):
+    values = described(seeded, auc="0.7,0.5,0.8")
+    SCHEMA.validate(values)
+    [facts] = values["runs"]
+    assert (facts["predicts"], facts["classes"]) == ("died", 2)
+    assert [(one["name"], one["special"]) for one in facts["features"]] == [
+        ("age", ""),
+        ("hiv_status", "health"),
+    ]
+    assert facts["utility"] == [
+        {"metric": "auc", "model": 0.7, "trivial": 0.5, "without_privacy": 0.8}
+    ]
+    shown = page(values).decode()
+    assert "1 of 2 features look like special categories" in shown
+    for name in facts["components"].values():
+        assert f">{name}<" not in shown, "a class stands for what it is"
+    assert contents(seeded, public=True)["runs"][0]["utility"] == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("0.51,0.5,0.8", True), ("0.6,0.5,0.8", False), ("0.9,0.92,", True), ("0.6,,", False)],
+)
+def test_a_model_that_is_hardly_better_than_none_is_said_so(seeded, metric, said):
+    values = described(seeded, accuracy=metric)
+    value = float(metric.split(",")[0])
+    values["runs"][0]["metrics"]["accuracy"]["value"] = value
+    assert ("hardly better than one without information" in page(values).decode()) == said
 
 
 def test_a_private_run_without_an_alarm_says_that_it_is_valid(folders, tmp_path):

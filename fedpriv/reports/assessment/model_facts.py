@@ -1,0 +1,88 @@
+"""What a run's folder says about its model: the columns that it uses, and how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedpriv.bundles.bundle import FOLDER, MANIFEST, refused_in_one_line
+from fedpriv.data.table.describe import special_categories
+from fedpriv.data.table.schema import Number, parse_schema
+from fedpriv.reports.assessment import folder_files as files
+from fedpriv.reports.assessment.folder_files import Facts, number, text
+from fedpriv.runs.labels import RELEASED
+from fedpriv.runs.status import Status
+from fedpriv.util.untrusted_files import read_json
+
+SCHEMA_PLACE = f"{FOLDER}/{MANIFEST}"
+"""The file of a run that has the columns of its table."""
+UTILITY = "utility.csv"
+WHOLE = "all"
+"""The part of the test records in utility.csv that is all of them."""
+VALUES = ("model", "trivial", "without_privacy")
+
+
+def column_facts(folder: Path) -> Facts:
+    """`classes`: their number, `predicts`: the label of a table, and `features`: each column with
+    its kind and the special category that it looks like. Raises FedprivError for a file that cannot
+    be read."""
+    path = folder / SCHEMA_PLACE
+    if not path.exists():
+        return {"classes": 0, "predicts": "", "features": []}
+    with refused_in_one_line(path):
+        said = read_json(path)
+        classes = len(said["classes"])
+        table = said["table"]
+        schema = None if table is None else parse_schema(table["schema"])
+    if schema is None:
+        return {"classes": classes, "predicts": "", "features": []}
+    special = special_categories(schema)
+    features = [
+        {
+            "name": text(one.name),
+            "kind": "number" if isinstance(one, Number) else "category",
+            "special": special.get(one.name, ""),
+        }
+        for one in schema.features
+    ]
+    return {"classes": classes, "predicts": text(schema.label.column), "features": features}
+
+
+def utility_facts(folder: Path, status: Status, *, public: bool) -> list[Facts]:
+    """Each metric on all test records after the last round: of the model, of a trivial one and of
+    one that was trained without privacy, as far as the run says so.
+
+    public: leave out what is computed from private records without noise.
+    """
+    shown = [name for name in VALUES if not public or status.label_of(UTILITY, name) == RELEASED]
+    found: list[Facts] = []
+    for row in files.read_rows(folder / UTILITY):
+        if row.get("part") == WHOLE and "model" in shown:
+            values = {name: number(row.get(name)) if name in shown else None for name in VALUES}
+            found.append({"metric": text(row.get("metric")), **values})
+    return found
+
+
+CHANCE = {"auc": 0.5, "c_index": 0.5, "r2": 0.0}
+"""What a model without information reaches."""
+MARGIN = 0.02
+"""A model that is less above is as good as one without information."""
+
+
+def at_chance(runs: Sequence[Facts]) -> list[str]:
+    """A line for each run whose model is hardly better than a trivial one."""
+    lines = []
+    for run in runs:
+        name = run["metric"]
+        value = run["metrics"].get(name, {}).get("value")
+        known = [row["trivial"] for row in run["utility"] if row["metric"] == name]
+        chance = CHANCE | ({"balanced_accuracy": 1 / run["classes"]} if run["classes"] else {})
+        least = next((one for one in known if one is not None), chance.get(name))
+        if isinstance(value, float) and least is not None and value < least + MARGIN:
+            which = f"run {run['folder']}: " if len(runs) > 1 else ""
+            metric = name.replace("_", " ")
+            lines.append(
+                f"{which}This model is hardly better than one without information: {metric} "
+                f"{value:.3g}, and {least:.3g} without information."
+            )
+    return lines
