@@ -129,10 +129,6 @@ class Report(NotedTable):
                 "real noise"
             )
         notes += self._unprotected()
-        runs = [run for group in self.groups for run in group.runs]
-        notes += sorted(
-            {f"simulation: {run.status.simulated}" for run in runs if run.status.simulated}
-        )
         for best in self.best:
             group = best.summary.group
             notes.append(

@@ -51,6 +51,8 @@ PLACES = {
 """What stands for something of the reader's, and what does in its place."""
 MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare", "fedpriv report", "fedpriv audit")
 """Names of commands in a sentence, that need further words."""
+TRAINS = ("-m", "--config-dir")
+"""Flags of a command that trains."""
 SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1")
 ENCRYPTED = ["aggregation.key_bits=512", "aggregation.n_max=120", "aggregation.count_cap=20"]
 
@@ -88,7 +90,7 @@ def carry_out(words, cwd):
         words = shrunk(words)
     elif name == "compare":
         words = [*shrunk(words), "seed=0..1"]
-    elif not name and not any(word.startswith("-") and word != "-m" for word in words):
+    elif not name and not any(word[0] == "-" and word not in TRAINS for word in words):
         words = [*shrunk(words), "quiet=true"]
     done = run(*words, cwd=cwd)
     assert done.returncode == 0, (words, done.stderr)

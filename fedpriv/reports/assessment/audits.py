@@ -40,7 +40,10 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
     own = [job for job in jobs if isinstance(job, dict) and _digest(job) in known]
     if not own:
         raise ConfigError(
-            "--audit", folder, "an audit of the settings of this run (seed and rounds may differ)"
+            "--audit",
+            folder,
+            "an audit of the settings of this run (another seed is fine, and without a target other "
+            "rounds)",
         )
     return {
         "folder": files.text(folder.resolve().name),
