@@ -39,12 +39,8 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
     known = {run["digests"]["settings_of_audits"] for run in runs}
     own = [job for job in jobs if isinstance(job, dict) and _digest(job) in known]
     if not own:
-        raise ConfigError(
-            "--audit",
-            folder,
-            "an audit of the settings of this run (another seed is fine, and without a target other "
-            "rounds)",
-        )
+        allowed = "an audit of this run's settings; seeds may differ, and rounds without a target"
+        raise ConfigError("--audit", folder, allowed)
     return {
         "folder": files.text(folder.resolve().name),
         "file": files.file_digest(path),

@@ -345,7 +345,7 @@ def test_an_audit_of_other_settings_is_refused(folders, seeded):
     write_audit(audit / "audit.json", 0.95, [{"settings": settings, **job}])
     done = run("report", str(seeded), cwd=seeded.parent)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "an audit of the settings of this run" in done.stderr
+    assert "an audit of this run's settings" in done.stderr
 
 
 def test_an_audit_of_a_target_covers_its_own_rounds(seeded):
@@ -359,7 +359,7 @@ def test_an_audit_of_a_target_covers_its_own_rounds(seeded):
         write_audit(seeded / "audit" / "audit.json", 0.95, [job])
         done = run("report", str(seeded), "--no-recompute", cwd=seeded.parent)
         assert done.returncode == code, done.stderr
-        assert ("an audit of the settings of this run" in done.stderr) == (code == 2)
+        assert ("an audit of this run's settings" in done.stderr) == (code == 2)
 
 
 def test_a_report_needs_no_torch(folders):
