@@ -74,8 +74,6 @@ class Selection:
             if any(runs):
                 numbers = ", ".join(str(number) for number, fails in enumerate(runs) if fails)
                 return f"not covered: these runs {what}: {numbers}"
-        if not math.isfinite(cost["certified"]):
-            return "not covered: no run has a certificate"
         return (
             f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit "
             f"{cost['unit']}, adjacency {cost['adjacency']}, delta = {cost['delta']:g}, "

@@ -13,6 +13,7 @@ another choice.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -31,7 +32,7 @@ from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
-from fedpriv.util.untrusted_files import read_json
+from fedpriv.util.untrusted_files import as_type, read_json
 
 DRAW = "trials.json"
 MAX_MEAN = 10**4
@@ -152,8 +153,10 @@ class RandomNumber:
         assert about is not None
         _, unit, adjacency, _, delta = about
         selected = self.distribution.selected(np.array(ORDERS), largest)
+        certified = convert(ORDERS, selected, delta)
+        _require(math.isfinite(certified), "settings with enough noise for a finite epsilon")
         return {
-            "certified": convert(ORDERS, selected, delta),
+            "certified": certified,
             "one": convert(ORDERS, largest, delta),
             "unit": unit,
             "adjacency": adjacency,
@@ -173,6 +176,39 @@ def _without_seed(origin: Origin) -> dict[str, str]:
 
 def _require(condition: bool, allowed: str) -> None:
     require(condition, "hydra/sweeper", "random_number", allowed)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`RandomNumber` with its metric, the first seed, and the words of each setting."""
+
+    mean: float
+    shape: float
+    metric: str
+    seed: int
+    settings: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """See `RandomNumber.cost`."""
+
+    certified: float
+    one: float
+    unit: str
+    adjacency: str
+    delta: float
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What trials.json has: types of the fields of `SweepDraw`."""
+
+    asked: Asked
+    chosen: tuple[int, ...]
+    rounds: tuple[int, ...]
+    configs: tuple[Mapping[str, str], ...]
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -196,7 +232,14 @@ class SweepDraw:
     def read(folder: Path) -> SweepDraw:
         """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            return SweepDraw(**read_json(folder / DRAW))
+            values = read_json(folder / DRAW)
+            stored = as_type(Stored, values)
+            settings = len(stored.asked.settings)
+            if not all(0 <= place < settings for place in stored.chosen):
+                raise ValueError(f"chosen: expected places of {settings} settings")
+            if not len(stored.rounds) == len(stored.configs) == settings:
+                raise ValueError(f"rounds and configs: expected those of {settings} settings")
+            return SweepDraw(**values)
         except (OSError, ValueError, TypeError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
 

@@ -69,6 +69,28 @@ def test_the_table_says_what_the_best_costs(swept):
     assert "not covered" not in note
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("chosen", [2]),
+        ("chosen", [-1]),
+        ("chosen", "0"),
+        ("rounds", [2]),
+        ("configs", [None]),
+        ("asked", {}),
+        ("asked", {"mean": 4, "shape": 1, "metric": None, "seed": 0, "settings": [[]]}),
+        ("cost", {"certified": "1"}),
+    ],
+)
+def test_a_draw_of_a_stranger_ends_in_one_line(key, value, swept, tmp_path):
+    folder = shutil.copytree(swept[0], tmp_path / "sweep")
+    draw = json.loads((folder / "trials.json").read_text())
+    (folder / "trials.json").write_text(json.dumps(draw | {key: value}))
+    done = run("table", str(folder), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "trials.json is damaged" in done.stderr
+
+
 def test_the_cost_is_that_of_the_costliest_setting(swept):
     cost = SweepDraw.read(swept[0]).cost
     one = [
