@@ -24,8 +24,8 @@ from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
 from fedpriv.runs.progress import OnRound, Progress, summary
-from fedpriv.runs.records import RunRecords, beyond_processors, with_labels
-from fedpriv.runs.release import labels_of
+from fedpriv.runs.records import RunRecords, beyond_processors
+from fedpriv.runs.release import labels_of, with_labels
 from fedpriv.runs.status import Status
 from fedpriv.runtime import PreparedRun, RoundResult, prepare
 from fedpriv.runtime.identity import RESUMED

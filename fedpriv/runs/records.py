@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -397,8 +396,3 @@ def _users(exp: Experiment, prepared: PreparedRun) -> dict[str, Any]:
         "n_users": sizes.n_users,
         "n_silos": sizes.n_silos,
     }
-
-
-def with_labels(config_yaml: str, labels: Labels) -> str:
-    """The configuration as a tracker shows it: with the label of each metric."""
-    return config_yaml.rstrip("\n") + f"\nlabels: {json.dumps(labels[METRICS])}\n"

@@ -3,6 +3,7 @@ with a label for each number that was read off records."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,11 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
         kept=own and any(query.asked.stateful for queries in rounds for query in queries),
         private=experiment.data.private_test,
     )
+
+
+def with_labels(config_yaml: str, labels: Labels) -> str:
+    """The configuration as a tracker shows it: with the label of each metric."""
+    return config_yaml.rstrip("\n") + f"\nlabels: {json.dumps(labels[METRICS])}\n"
 
 
 def _certified(rounds: Iterable[tuple[Query, ...]]) -> bool:

@@ -12,14 +12,13 @@ from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts, number, text
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
+from fedpriv.runs.tables import UTILITY
+from fedpriv.runtime.utility import ALL, MODEL, REFERENCES
 from fedpriv.util.untrusted_files import read_json
 
 SCHEMA_PLACE = f"{FOLDER}/{MANIFEST}"
 """The file of a run that has the columns of its table."""
-UTILITY = "utility.csv"
-WHOLE = "all"
-"""The part of the test records in utility.csv that is all of them."""
-VALUES = ("model", "trivial", "without_privacy")
+VALUES = (MODEL, *REFERENCES)
 
 
 def column_facts(folder: Path) -> Facts:
@@ -57,7 +56,7 @@ def utility_facts(folder: Path, status: Status, *, public: bool) -> list[Facts]:
     shown = [name for name in VALUES if not public or status.label_of(UTILITY, name) == RELEASED]
     found: list[Facts] = []
     for row in files.read_rows(folder / UTILITY):
-        if row.get("part") == WHOLE and "model" in shown:
+        if row.get("part") == ALL and MODEL in shown:
             values = {name: number(row.get(name)) if name in shown else None for name in VALUES}
             found.append({"metric": text(row.get("metric")), **values})
     return found

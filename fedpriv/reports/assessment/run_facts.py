@@ -17,17 +17,12 @@ from fedpriv.data.allocate import INVENTED
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts, Row, count, number, text
-from fedpriv.reports.assessment.model_facts import (
-    SCHEMA_PLACE,
-    UTILITY,
-    column_facts,
-    utility_facts,
-)
+from fedpriv.reports.assessment.model_facts import SCHEMA_PLACE, column_facts, utility_facts
 from fedpriv.reports.audit_file import comparable
 from fedpriv.runs.journal import in_progress
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
-from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS
+from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, UTILITY
 from fedpriv.util.flatten import flat
 
 DIGESTED = (
