@@ -26,25 +26,20 @@ def column_facts(folder: Path) -> Facts:
     its kind and the special category that it looks like. Raises FedprivError for a file that cannot
     be read."""
     path = folder / SCHEMA_PLACE
-    if not path.exists():
-        return {"classes": 0, "predicts": "", "features": []}
     with refused_in_one_line(path):
-        said = read_json(path)
-        classes = len(said["classes"])
-        table = said["table"]
-        schema = None if table is None else parse_schema(table["schema"])
-    if schema is None:
-        return {"classes": classes, "predicts": "", "features": []}
-    special = special_categories(schema)
-    features = [
-        {
-            "name": text(one.name),
-            "kind": "number" if isinstance(one, Number) else "category",
-            "special": special.get(one.name, ""),
-        }
-        for one in schema.features
-    ]
-    return {"classes": classes, "predicts": text(schema.label.column), "features": features}
+        said = read_json(path) if path.exists() else {"classes": [], "table": None}
+        schema = parse_schema(said["table"]["schema"]) if said["table"] is not None else None
+        special = special_categories(schema) if schema else {}
+        features = [
+            {
+                "name": text(one.name),
+                "kind": "number" if isinstance(one, Number) else "category",
+                "special": special.get(one.name, ""),
+            }
+            for one in (schema.features if schema else ())
+        ]
+        predicts = text(schema.label.column) if schema else ""
+        return {"classes": len(said["classes"]), "predicts": predicts, "features": features}
 
 
 def utility_facts(folder: Path, status: Status, *, public: bool) -> list[Facts]:
@@ -70,18 +65,18 @@ MARGIN = 0.02
 
 def at_chance(runs: Sequence[Facts]) -> list[str]:
     """A line for each run whose model is hardly better than a trivial one."""
-    lines = []
+    found = []
     for run in runs:
         name = run["metric"]
         value = run["metrics"].get(name, {}).get("value")
-        known = [row["trivial"] for row in run["utility"] if row["metric"] == name]
         chance = CHANCE | ({"balanced_accuracy": 1 / run["classes"]} if run["classes"] else {})
-        least = next((one for one in known if one is not None), chance.get(name))
+        known = {row["metric"]: row["trivial"] for row in run["utility"]}
+        least = chance.get(name) if known.get(name) is None else known[name]
         if isinstance(value, float) and least is not None and value < least + MARGIN:
             which = f"run {run['folder']}: " if len(runs) > 1 else ""
             metric = name.replace("_", " ")
-            lines.append(
+            found.append(
                 f"{which}This model is hardly better than one without information: {metric} "
                 f"{value:.3g}, and {least:.3g} without information."
             )
-    return lines
+    return found

@@ -164,6 +164,15 @@ GLOSSARY: Mapping[str, str] = {
     ),
     "certified": "An upper limit that fedpriv proves from the settings, if the assumptions hold.",
     "claimed": "The epsilon that the method's own publication gives for the same settings.",
+    "auc": (
+        "How often the model gives a case a higher score than a non-case: 0.5 is guessing, 1 is "
+        "perfect."
+    ),
+    "without information": "A model that says the same of every record.",
+    "without privacy": (
+        "A linear model that was fitted to the records of all organisations without noise, as a "
+        "reference. Like those of every diagnostic, its numbers are not for publication."
+    ),
     "round": "One exchange: each organisation trains on its own records and sends an update.",
     "silo": "A participating organisation that keeps its records, for example a hospital.",
     "noise": "Random numbers that are added so that one person's influence cannot be made out.",

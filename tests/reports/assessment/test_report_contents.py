@@ -463,6 +463,10 @@ def test_a_report_lists_the_features_and_names_what_is_special(seeded):
     assert "1 of 2 features look like special categories" in shown
     for name in facts["components"].values():
         assert f">{name}<" not in shown, "a class stands for what it is"
+    assert contents(seeded, public=True)["runs"][0]["utility"] == [
+        {"metric": "auc", "model": 0.7, "trivial": None, "without_privacy": None}
+    ]
+    rewrite(seeded / "status.json", labels={})  # unknown
     assert contents(seeded, public=True)["runs"][0]["utility"] == []
 
 
