@@ -184,9 +184,9 @@ class Asked:
 
     mean: float
     shape: float
-    metric: str
     seed: int
     settings: tuple[tuple[str, ...], ...]
+    metric: str | None = None  # earlier versions fixed none
 
 
 @dataclass(frozen=True)
