@@ -106,11 +106,15 @@ def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:
     deciding = here[here["phase"] == DECIDING]
     if run.cases[question].grid:
         sizes = here[here["phase"] == TUNING].groupby("method")["settings"].nunique()
-        grids = {method: run.grid(question, method) for method in run.methods}
+        tried = {
+            method: _values(own["settings"])
+            for method, own in here[here["phase"] == TUNING].groupby("method")
+        }
         listed = ", ".join(f"{method} {sizes[method]}" for method in run.methods)
         parts.append(
             f"Settings tried for each place on seeds {_seeds(run.tuning_seeds)}: {listed}. Chosen "
-            f"by {run.chosen_by.replace('_', ' ')}: {'; '.join(_chosen(deciding, grids))}."
+            f"by {run.chosen_by.replace('_', ' ') or 'what each comparison judges'}: "
+            f"{'; '.join(_chosen(deciding, tried))}."
         )
     parts.append(f"Certified epsilon: {_certified(deciding)}.")
     return " ".join(parts)
@@ -132,22 +136,31 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
-def _chosen(deciding: pd.DataFrame, grids: Mapping[str, Sequence[str]]) -> list[str]:
+def _values(settings: Iterable[str]) -> dict[str, set[float]]:
+    """The numbers that were tried, by key."""
+    tried: dict[str, set[float]] = {}
+    for word in {word for text in settings for word in text.split(", ")}:
+        key, _, value = word.partition("=")
+        if value[:1].isdigit():
+            tried.setdefault(key, set()).add(float(value))
+    return tried
+
+
+def _chosen(deciding: pd.DataFrame, tried: Mapping[str, Mapping[str, set[float]]]) -> list[str]:
     """The chosen settings of each method, with the places where there are several."""
     places = deciding.groupby(["method", "settings"], sort=False)["place"].unique().reset_index()
     return [
-        f"{method} {_marked(settings, grids[method])}{f' at {_joined(at)}' if any(at) else ''}"
+        f"{method} {_marked(settings, tried[method])}{f' at {_joined(at)}' if any(at) else ''}"
         for method, settings, at in places.itertuples(index=False)
     ]
 
 
-def _marked(settings: str, grid: Sequence[str]) -> str:
-    """Settings, with an asterisk at numbers that are an end of their grid."""
+def _marked(settings: str, tried: Mapping[str, set[float]]) -> str:
+    """Settings, with an asterisk at numbers that are an end of what was tried."""
     parts = []
-    tried = {key: values.split(",") for key, _, values in (word.partition("=") for word in grid)}
     for word in settings.split(", "):
         key, _, value = word.partition("=")
-        numbers = [float(each) for each in tried.get(key, ())]
+        numbers = tried.get(key, set())
         end = len(numbers) > 1 and float(value) in (min(numbers), max(numbers))
         parts.append(f"{_keys(word)}{'*' if end else ''}")
     return ", ".join(parts)

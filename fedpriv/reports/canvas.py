@@ -20,7 +20,13 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import (
+    LogFormatter,
+    LogFormatterMathtext,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+)
 from matplotlib.transforms import ScaledTranslation
 
 from fedpriv.util.printing import printable
@@ -94,9 +100,12 @@ def grid_and_legend(axis: Axes, fontsize: float, **options: Any) -> None:
 def save(figure: Figure, path: Path, dpi: int = 150) -> None:
     """Write a figure to a file, and close it. Texts are shown as they are, without formulas: names
     may come from a stranger's folder."""
+    for axis in (one for axes in figure.axes for one in (axes.xaxis, axes.yaxis)):
+        if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+            axis.set_major_formatter(PlainLog(labelOnlyBase=True))
+            axis.set_minor_formatter(PlainLog(labelOnlyBase=False, minor_thresholds=(1.5, 0.4)))
     for text in figure.findobj(Text):
-        shown = text.get_text()
-        text.set(text=printable(shown), parse_math="mathdefault" in shown)  # of ticks
+        text.set(text=printable(text.get_text()), parse_math=False)
     figure.savefig(path, dpi=dpi)
     plt.close(figure)
 

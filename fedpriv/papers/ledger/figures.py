@@ -1,4 +1,4 @@
-"""Figures of replications for print: two columns wide, means with bands of one standard deviation.
+"""Figures of replications for print: two columns wide, means with bars of one standard error.
 
 They are drawn from the values in results/ledger/ alone.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from fedpriv.papers.ledger.entries import Entry
-from fedpriv.papers.ledger.results import DECIDING, place_order
-from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plot_band, plt, save
+from fedpriv.papers.ledger.results import place_order, shown
+from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plt, save
 
 WIDTH = 6.9
 """Inches, of two columns."""
@@ -28,13 +29,14 @@ METRICS = {
     "seconds": "processor seconds",
     "train_loss": "training loss",
 }
+LOGARITHMIC = ("error", "seconds")
 X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 """Keys of places that are an axis; all other places have panels of their own."""
 
 
 def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
     """Draw the deciding runs of an entry into a file."""
-    table = table[table["phase"] == DECIDING].copy()
+    table = shown(entry, table)
     keys = [word.partition("=") for word in table["place"].iloc[0].split(", ")]
     axis_key = next((key for key, _, _ in keys if key in X), "")
     if axis_key:
@@ -43,8 +45,12 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
         table["panel"] = table["place"].str.replace(rf",? ?{axis_key}=[\d.e-]+", "", regex=True)
         table = table[table["round"] == table["round"].max()]
     else:
-        table["x"] = table["round"]
-        table["panel"] = table["place"]
+        table = table[table["round"] > 0]  # the untrained model would squeeze the rest
+        table = table.assign(x=table["round"], panel=table["place"])
+    if entry.replication and entry.replication.open and table["settings"].any():
+        places = sorted(set(table["place"]), key=place_order)
+        table = table if axis_key else table[table["place"] == places[-1]]
+        table = table.assign(panel=table["settings"])
     _panels(entry, table, out, axis_key=axis_key)
 
 
@@ -75,15 +81,16 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
                 & (table["panel"] == place)
             ]
             _draw(axis, here, scale=bool(axis_key))
-            if metric == "seconds":
+            if metric in LOGARITHMIC:
                 axis.set_yscale("log")
             if axis is row[0]:
                 name = [METRICS[metric]]
                 if across == "panel" and questions[1:]:
-                    name.append(_asked(entry, question))
+                    name.append(_asked(entry, question, here))
                 axis.set_ylabel("\n".join(name), fontsize=8)
     for axis, column in zip(axes[0], columns):
-        text = _asked(entry, column) if across == "question" else _title(column)
+        own = table[table["question"] == column]
+        text = _asked(entry, column, own) if across == "question" else _title(column)
         axis.set_title(text, fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel(X.get(axis_key, "round"), fontsize=8)
@@ -104,19 +111,21 @@ def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
     """One panel: a line for each method."""
     methods = here["method"].nunique()
     for number, (method, own) in enumerate(here.groupby("method", sort=False)):
-        curve = own.groupby("x")["value"].agg(["mean", "std"])
+        curve = own.groupby("x")["value"].agg(["mean", "sem"])
         above = methods - 1 - number  # curves that are drawn later; equal ones stay visible
-        size = {"ms": 2.5 + min(above, 2), "lw": 1 + 0.6 * min(above, 2)}
-        every = max(1, len(curve) // 5)
-        plot_band(axis, curve, label=str(method), marker=MARKERS[number], markevery=every, **size)
+        size = {"ms": 2.5 + min(above, 2), "lw": 1 + 0.6 * min(above, 2), "elinewidth": 0.8}
+        few = len(curve) // 5
+        every = (number * few // methods, few) if few > 1 else 1
+        marks = {"marker": MARKERS[number], "markevery": every, "errorevery": every, "capsize": 2}
+        axis.errorbar(curve.index, curve["mean"], curve["sem"], label=str(method), **marks, **size)
     points = sorted(set(here["x"]))
-    if scale and min(points) > 0 and max(points) / min(points) > 20:
+    if scale and min(points) > 0 and max(points) / min(points) > 5:
         axis.set_xscale("log")
         plain_ticks(axis, points)
     else:
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axis.grid(alpha=0.3, lw=0.5)
-    axis.tick_params(labelsize=7)
+    axis.tick_params(labelsize=7, which="both")
 
 
 def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
@@ -125,10 +134,12 @@ def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(one.metric for one in entry.replication.comparisons))
 
 
-def _asked(entry: Entry, question: str) -> str:
+def _asked(entry: Entry, question: str, rows: pd.DataFrame) -> str:
     """A question as a title."""
     if question == "curve":
         return "as in the paper"
+    if np.isinf(rows["certified"]).all():
+        return "no privacy: every certificate is infinite"
     known = entry.replication
     tuned = known and any(
         known.grid(question, name) or len(known.alternatives(question, name)) > 1
@@ -145,6 +156,7 @@ def _title(place: str) -> str:
         last = key.rpartition(".")[2]
         names = {
             "allocator": value,
+            "local_lr": f"step size {value}",
             "data": value.replace("_", " "),
             "n_silos": f"{value} silos",
             "n_users": f"{value} users",

@@ -132,6 +132,22 @@ def decide(entry: Entry, question: str, table: pd.DataFrame) -> list[Decision]:
     ]
 
 
+def shown(entry: Entry, table: pd.DataFrame) -> pd.DataFrame:
+    """The deciding rows; of a tuned method, with the settings chosen for the first comparison of
+    each metric."""
+    run = entry.replication
+    rows = table[table["phase"] == DECIDING]
+    if run is None:
+        return rows.copy()
+    first = {one.metric: one for one in reversed(run.comparisons)}
+    parts = []
+    for (question, method, metric), own in rows.groupby(["question", "method", "metric"]):
+        here = table[(table["question"] == question) & (table["phase"] == TUNING)]
+        best = chosen(run, first[str(metric)], str(method), here)
+        parts.append(own[own["place"].map(best) == own["settings"]] if best else own)
+    return pd.concat(parts).loc[lambda found: found.index.sort_values()]
+
+
 def _word(
     entry: Entry,
     question: str,
