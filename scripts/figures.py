@@ -6,4 +6,4 @@ import sys
 from fedpriv.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(["reproduce", *sys.argv[1:]]))
+    main(["reproduce", *sys.argv[1:]])

@@ -107,7 +107,7 @@ def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:
     if run.cases[question].grid:
         sizes = here[here["phase"] == TUNING].groupby("method")["settings"].nunique()
         tried = {
-            method: _values(own["settings"])
+            str(method): _values(own["settings"])
             for method, own in here[here["phase"] == TUNING].groupby("method")
         }
         listed = ", ".join(f"{method} {sizes[method]}" for method in run.methods)

@@ -14,13 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedpriv.papers.lowy.method_choice import (
-    LOCAL,
-    MINIBATCH,
-    SPIDER,
-    choose,
-    compare_with_spider,
-)
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, choose
 from fedpriv.reports.finished_runs import find_runs
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
@@ -43,7 +37,7 @@ def read(path: Path = TABLE) -> pd.DataFrame:
 
 
 def page(measured: pd.DataFrame) -> str:
-    """Errors in per cent, a row for each number of silos, noise and method; then their order."""
+    """Errors in per cent, a row for each number of silos, noise and method."""
     private = measured[measured["calibration"].isin(NOISES)]
     epsilons = sorted(private["epsilon"].unique())
     lines = [
@@ -52,7 +46,6 @@ def page(measured: pd.DataFrame) -> str:
         + " |",
         "| --- " * (3 + len(epsilons)) + "|",
     ]
-    sentences = []
     for silos, choices in private.groupby("silos"):
         for calibration, method in product(NOISES, SHOWN):
             here = choices[(choices["calibration"] == calibration) & (choices["method"] == method)]
@@ -64,11 +57,7 @@ def page(measured: pd.DataFrame) -> str:
                 }
                 shown = " | ".join(cells.get(epsilon, "") for epsilon in epsilons)
                 lines.append(f"| {silos} | {NOISES[calibration]} | {method} | {shown} |")
-        sentences += [
-            f"- {silos} silos, noise by {_order(*gain)}"
-            for gain in compare_with_spider(choices).itertuples(index=False)
-        ]
-    return "\n".join([*lines, "", *sentences])
+    return "\n".join(lines)
 
 
 def rates(measured: pd.DataFrame) -> str:
@@ -93,15 +82,6 @@ def rates(measured: pd.DataFrame) -> str:
                     f"{upsilon.max():.2g} |"
                 )
     return "\n".join(lines)
-
-
-def _order(calibration: str, other: str, percent: float, lost: str) -> str:
-    """A comparison, as text."""
-    side = "below" if percent >= 0 else "above"
-    return (
-        f"{NOISES[calibration]}: SPIDER's error is {abs(percent):.1f} % {side} {other}'s on "
-        f"average; {other} wins at epsilon: {', '.join(lost.split()) or 'none'}."
-    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import pandas as pd
 from fedpriv.papers.study.methods import RECORD, USER
 from fedpriv.papers.study.table import (
     baselines,
-    check_orders,
     compare_with_reference,
     epsilons,
     read,
@@ -52,7 +51,6 @@ def page(measured: Measured) -> str:
         for unit in (USER, RECORD):
             parts += [f"### {data}: {unit}s", errors(rows, unit)]
         parts.append(f"Without privacy: {without_privacy(rows)}.")
-    parts += ["### The papers' orders", reported(measured)]
     return "\n\n".join(parts)
 
 
@@ -90,20 +88,6 @@ def _cells(found: pd.DataFrame) -> dict[str, str]:
             text = f"**{text}**"
         cells[one.method] = text if one.verdict == "not resolved" else f"{text} {one.verdict}"
     return cells
-
-
-def reported(measured: Measured) -> str:
-    """The epsilons at which an order that a paper reports is confirmed or refuted."""
-    lines = _head("data", "unit", "errs less, a paper says", "confirmed at", "refuted at")
-    for data, rows in measured.items():
-        orders = check_orders(rows)
-        for (unit, first, second), found in orders.groupby(["unit", "first", "second"], sort=False):
-            at = (
-                ", ".join(f"{one:g}" for one in found[found["verdict"] == verdict]["epsilon"])
-                for verdict in ("confirmed", "refuted")
-            )
-            lines.append(f"| {data} | {unit} | {first} than {second} | {' | '.join(at)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

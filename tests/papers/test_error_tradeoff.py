@@ -7,7 +7,7 @@ from paper_runs import paper_run
 
 from fedpriv.papers import experiments
 from fedpriv.papers.lowy import error_tradeoff, method_choice
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
+from fedpriv.papers.lowy.method_choice import MINIBATCH, SPIDER
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import build
@@ -62,18 +62,6 @@ def test_settings_that_a_split_diverged_with_are_not_chosen(tmp_path):
     assert choices["error"].tolist() == pytest.approx([0.2])
 
 
-def test_gains_are_relative_and_losses_are_named(tmp_path):
-    results(tmp_path, {("Spider", 1): 0.2, ("MinibatchSgd", 1): 0.25, ("LocalSgd", 1): 0.4})
-    results(tmp_path, {("Spider", 3): 0.2, ("MinibatchSgd", 3): 0.16})
-    results(tmp_path, {("MinibatchSgd", 1): 0.01}, calibration="given")
-    gains = method_choice.compare_with_spider(method_choice.choose(find_runs([tmp_path])))
-    assert gains[["calibration", "over", "lost"]].to_numpy().tolist() == [
-        ["certified", LOCAL, ""],
-        ["certified", MINIBATCH, "3"],
-    ]
-    assert gains["percent"].tolist() == pytest.approx([50.0, (20 - 25) / 2])
-
-
 def test_tables_and_picture(tmp_path):
     errors = {
         (name, e): 0.5 / e + 0.01 for name in ("Spider", "MinibatchSgd", "LocalSgd") for e in (1, 2)
@@ -83,7 +71,6 @@ def test_tables_and_picture(tmp_path):
     results(tmp_path, {("MinibatchSgd", 1): 0.05}, "given")
     figure = error_tradeoff.draw(tmp_path, title=title)
     assert len(pd.read_csv(tmp_path / "choices.csv")) == 2 * 3 * 2 + 1
-    assert len(pd.read_csv(tmp_path / "gains.csv")) == 4
     assert figure.get_suptitle() == "records of here, 100 training records"
     assert "chosen by the training loss, which no epsilon covers" in figure.get_supxlabel()
     paper, certified, companion = figure.axes

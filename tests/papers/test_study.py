@@ -14,7 +14,6 @@ from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.study import StudyProfile, StudySetting, Trial, choose
 from fedpriv.papers.study.table import (
     baselines,
-    check_orders,
     compare_with_reference,
     read,
     table_of,
@@ -106,23 +105,6 @@ def test_who_hides_a_user_hides_its_records():
     found = compare_with_reference(table_of([WORSE, ALIKE, variant, record]), RECORD, 3.0)
     errors = dict(zip(found["method"], found["errors"]))
     assert errors == {"MB-SGD": record["errors"], "ULDP-AVG": WORSE["errors"]}
-
-
-def test_the_papers_orders_are_confirmed_refuted_or_not_resolved():
-    alike = row("ULDP-SGD", [0.21, 0.22, 0.211, 0.231])
-    record = [
-        row("SPIDER", WORSE["errors"], unit=RECORD),
-        row("MB-SGD", REFERENCE["errors"], unit=RECORD),
-    ]
-    found = check_orders(table_of([WORSE, REFERENCE, alike, *record]))
-    found = found.set_index(["first", "second"])
-    assert found["verdict"].to_dict() == {
-        ("ULDP-AVG-w", "ULDP-AVG"): "confirmed",
-        ("ULDP-AVG", "ULDP-SGD"): "not resolved",
-        ("SPIDER", "MB-SGD"): "refuted",
-    }
-    raw = ttest_rel(WORSE["errors"], REFERENCE["errors"]).pvalue
-    assert found["p"]["SPIDER", "MB-SGD"] == pytest.approx(3 * raw)
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path):

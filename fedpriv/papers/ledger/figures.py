@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,10 +114,19 @@ def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
     for number, (method, own) in enumerate(here.groupby("method", sort=False)):
         curve = own.groupby("x")["value"].agg(["mean", "sem"])
         above = methods - 1 - number  # curves that are drawn later; equal ones stay visible
-        size = {"ms": 2.5 + min(above, 2), "lw": 1 + 0.6 * min(above, 2), "elinewidth": 0.8}
+        size: dict[str, Any] = {
+            "ms": 2.5 + min(above, 2),
+            "lw": 1 + 0.6 * min(above, 2),
+            "elinewidth": 0.8,
+        }
         few = len(curve) // 5
         every = (number * few // methods, few) if few > 1 else 1
-        marks = {"marker": MARKERS[number], "markevery": every, "errorevery": every, "capsize": 2}
+        marks: dict[str, Any] = {
+            "marker": MARKERS[number],
+            "markevery": every,
+            "errorevery": every,
+            "capsize": 2,
+        }
         axis.errorbar(curve.index, curve["mean"], curve["sem"], label=str(method), **marks, **size)
     points = sorted(set(here["x"]))
     if scale and min(points) > 0 and max(points) / min(points) > 5:

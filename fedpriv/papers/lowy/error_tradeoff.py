@@ -15,13 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fedpriv.papers.experiments import run_experiment
-from fedpriv.papers.lowy.method_choice import (
-    LOCAL,
-    MINIBATCH,
-    SPIDER,
-    choose,
-    compare_with_spider,
-)
+from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, choose
 from fedpriv.reports.canvas import Figure, grid_and_legend, plain_ticks, plt, save
 from fedpriv.reports.finished_runs import find_runs
 
@@ -74,11 +68,10 @@ def figure(name: str, sweeps: Mapping[str, Sweeps], title: Title) -> Callable[[P
 
 
 def draw(folder: Path, *, title: Title) -> Figure:
-    """Write choices.csv, gains.csv and figure.png from the runs below a folder."""
+    """Write choices.csv and figure.png from the runs below a folder."""
     runs = find_runs([folder])
     choices = choose(runs)
     choices.to_csv(folder / "choices.csv", index=False)
-    compare_with_spider(choices).to_csv(folder / "gains.csv", index=False)
     counts = sorted({run.status.records for run in runs})
     records = f"{counts[-1]:,} training records" if counts else ""
     named = ", ".join(filter(None, (title(runs[0].config["data"]["root"]), records)))

@@ -1,4 +1,4 @@
-"""The best runs of Lowy et al.'s methods by training loss, and how the methods compare.
+"""The best runs of Lowy et al.'s methods by training loss.
 
 This choice looks at the records: no epsilon covers it. A table of choices has the columns
 
@@ -46,30 +46,6 @@ def choose(runs: list[Run]) -> pd.DataFrame:
         ascending=[True, True, True, False, True],
     )
     return pd.DataFrame(ranked.drop_duplicates(["method", "calibration", "epsilon"]))
-
-
-def compare_with_spider(choices: pd.DataFrame) -> pd.DataFrame:
-    """SPIDER beside both baselines, for each calibration, at the epsilons that both were run at.
-
-    Columns: calibration, whose noise; over, the other method; percent, how far SPIDER's error is
-    below the other's, in per cent of that, mean over epsilons; lost, the epsilons at which the
-    other's error is smaller.
-    """
-    private = choices[choices["calibration"] != "given"]
-    errors = private.pivot(index=["calibration", "epsilon"], columns="method", values="error")
-    errors = errors.reindex(columns=[SPIDER, LOCAL, MINIBATCH])
-    gains = 100 * (1 - errors.rdiv(errors.pop(SPIDER), axis=0))
-    gains = gains.melt(var_name="over", value_name="percent", ignore_index=False).dropna()
-    found = [
-        {
-            "calibration": calibration,
-            "over": other,
-            "percent": here.mean(),
-            "lost": " ".join(f"{e:g}" for e in here[here < 0].index.get_level_values("epsilon")),
-        }
-        for (calibration, other), here in gains.groupby(["calibration", "over"])["percent"]
-    ]
-    return pd.DataFrame(found, columns=["calibration", "over", "percent", "lost"])
 
 
 def _summary(group: Group) -> dict[str, Any]:

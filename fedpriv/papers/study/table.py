@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.papers.study.methods import HU, KATO, LOWY, NOTHING, RECORD, USER
+from fedpriv.papers.study.methods import NOTHING, RECORD, USER
 from fedpriv.reports.compare import holm, paired_test
 from fedpriv.reports.summary import standard_deviation
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened
@@ -37,16 +37,6 @@ from fedpriv.util.untrusted_files import TABLE_BYTES, opened
 REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
 """The method that the others are compared with, named before any run: Uldp-FL's final method, and
 the simplest method that protects records."""
-ORDERS = (
-    (KATO, USER, "ULDP-AVG", "ULDP-NAIVE"),
-    (KATO, USER, "ULDP-AVG", "ULDP-GROUP"),
-    (KATO, USER, "ULDP-AVG", "ULDP-SGD"),
-    (KATO, USER, "ULDP-AVG-w", "ULDP-AVG"),
-    (HU, RECORD, "CDP-FedAvg", "DP-SGD"),
-    (LOWY, RECORD, "SPIDER", "MB-SGD"),
-    (LOWY, RECORD, "SPIDER", "Local SGD"),
-)
-"""Paper, unit, the method that errs less according to the paper, and the other one."""
 LEVEL = 0.05
 BY_SEED = {"errors": float, "losses": float, "seeds": int}
 """Columns with a number for each seed, and its type."""
@@ -124,33 +114,6 @@ def baselines(table: pd.DataFrame) -> pd.DataFrame:
 def epsilons(table: pd.DataFrame) -> list[float]:
     """The finite epsilons, ascending."""
     return sorted(table["epsilon"][np.isfinite(table["epsilon"])].unique().tolist())
-
-
-def check_orders(table: pd.DataFrame) -> pd.DataFrame:
-    """Test each of `ORDERS` at every epsilon that has both methods.
-
-    Columns: paper, unit, epsilon, first and second method, their mean errors, p of the paired
-    t-test after Holm's correction over all rows, and the verdict on the order: "confirmed",
-    "refuted" or "not resolved".
-    """
-    known = {(row.unit, row.epsilon, row.method): row for row in rows(table)}
-    pairs = [
-        (paper, known[unit, epsilon, first], known[unit, epsilon, second])
-        for paper, unit, first, second in ORDERS
-        for epsilon in epsilons(table)
-        if {(unit, epsilon, first), (unit, epsilon, second)} <= known.keys()
-    ]
-    tests = [paired_test(_error_by_seed(one), _error_by_seed(other)) for _, one, other in pairs]
-    found = pd.DataFrame(
-        [
-            (paper, one.unit, one.epsilon, one.method, other.method, (one.mean, other.mean))
-            for paper, one, other in pairs
-        ],
-        columns=["paper", "unit", "epsilon", "first", "second", "errors"],
-    )
-    told = np.array(["confirmed" if one < other else "refuted" for one, other in found["errors"]])
-    p = np.array(holm([p for *_, p in tests]))
-    return found.assign(p=p, verdict=np.where(p < LEVEL, told, "not resolved"))
 
 
 def _error_by_seed(row: Any) -> dict[int, float]:

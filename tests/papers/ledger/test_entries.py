@@ -97,7 +97,7 @@ def test_an_answer_of_a_replication_is_what_its_results_decide(name):
     """Until it is: `fedpriv replicate` prints the answer."""
     entry = entries()[name]
     for question in entry.replication.cases:
-        found = results.decide(entry, question, rows(name))
+        found = results.decide(entry, question, results.read(results.path(name, RESULTS)))
         decided = results.decided_answer(entry, question, found)
         assert entry.answers[question].answer == decided, question
 
