@@ -4,7 +4,6 @@ clipped gradients."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.util.work import WorkList
-
-if TYPE_CHECKING:
-    pass
 
 GRADIENT = "gradient"
 DIFFERENCE = "difference"

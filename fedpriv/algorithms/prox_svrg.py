@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +28,6 @@ from fedpriv.errors import require_positive
 from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.state import State
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

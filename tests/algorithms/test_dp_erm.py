@@ -362,7 +362,7 @@ def test_the_claim_fails_in_one_step():
         return theta, chosen
 
     quiet = replace(paper, calibration="given")
-    for seed in range(10):
+    for seed in range(5):
         noise += list(average(paper, silos, seed)[0] - average(quiet, silos, seed)[0])
     theta, chosen = average(quiet, silos)
     s = int(min(chosen).removeprefix("silo"))
