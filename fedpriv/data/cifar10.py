@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
+import gzip
 import io
 import pickle
+import pickletools
 import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 SUBSET = "cifar10/cifar10_subset.npz"
 MAX_BYTES = 2**25
 """Size limit of each of the official files, which have 31 million bytes."""
+ALL_BYTES = 6 * MAX_BYTES
+"""Size limit of all of them together, packed and unpacked."""
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 """Mean and deviation of the training pixels by colour, on the scale 0..1."""
@@ -37,6 +40,38 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 Part = tuple[np.ndarray, np.ndarray]
 """Images (n, 32, 32, 3) uint8 and labels (n,) of the official training or test part."""
+
+
+class _Kind:
+    """What a pickled type of numbers is read as: its name."""
+
+    def __init__(self, name: str | bytes, *_: Any) -> None:
+        self.name = name
+
+    def __setstate__(self, state: Any) -> None:
+        """The byte order, which single bytes do not have."""
+
+
+class _Pixels:
+    """What a pickled array is read as: its bytes. numpy would believe any shape and type."""
+
+    def __init__(self, *_: Any) -> None:
+        self.array = np.zeros(0, np.uint8)
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, columns_first, raw = state
+        if kind.name not in ("u1", b"u1"):
+            raise ValueError(f"a pickled array of {kind.name!s:.20}, not of bytes")
+        order: Literal["F", "C"] = "F" if columns_first else "C"
+        self.array = np.frombuffer(raw, np.uint8).reshape(shape, order=order)
+
+
+def _encoded(text: str, _: str) -> bytes:
+    return text.encode("latin-1")
+
+
+MAKERS = {"_reconstruct": _Pixels, "ndarray": _Pixels, "dtype": _Kind, "encode": _encoded}
+"""What stands for the calls in a pickle of arrays, by their last names."""
 
 
 class _Numbers(pickle.Unpickler):
@@ -49,18 +84,15 @@ class _Numbers(pickle.Unpickler):
         return found
 
 
-MAKERS = {
-    "_reconstruct": np.zeros(0).__reduce__()[0],
-    "ndarray": np.ndarray,
-    "dtype": np.dtype,
-    "encode": codecs.encode,
-}
-"""What pickles of arrays call, by the last name."""
-
-
 def _of_pickle(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
+    for operation, place, _ in pickletools.genops(raw):
+        if operation.name in ("PUT", "LONG_BINPUT") and place > len(raw):
+            raise ValueError(f"a pickle that remembers a value at {place}")  # in a list so long
     content = _Numbers(io.BytesIO(raw), encoding="bytes").load()
-    return np.asarray(content[b"data"], np.uint8), np.array(content[b"labels"], np.int64)
+    labels = content[b"labels"]
+    if type(labels) is not list or any(type(one) is not int for one in labels):
+        raise ValueError("labels that are no list of whole numbers")  # or lists of lists, for long
+    return content[b"data"].array, np.array(labels, np.int64)
 
 
 def _of_bytes(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +149,11 @@ def _official(path: Path) -> tuple[Part, Part]:
     [version] = (own for own in VERSIONS if path.name == own.archive or own.folder in path.parts)
     if path.name != version.archive:
         return _parts(version, lambda name: read_bytes(path.parent / name, MAX_BYTES))
-    with opened(path, 6 * MAX_BYTES) as file, tarfile.open(fileobj=file) as archive:
+    with opened(path, ALL_BYTES) as file, gzip.open(file) as unpacked:
+        content = unpacked.read(ALL_BYTES + 1)
+    if len(content) > ALL_BYTES:
+        raise ValueError(f"it unpacks to more than {ALL_BYTES} bytes")
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
 
         def read(name: str) -> bytes:
             member = archive.getmember(f"{version.folder}/{name}")
@@ -130,10 +166,10 @@ def _official(path: Path) -> tuple[Part, Part]:
 
 
 def _from_subset(path: Path) -> tuple[Part, Part]:
-    with opened(path, 6 * MAX_BYTES) as file:
+    with opened(path, ALL_BYTES) as file:
         sizes = [entry.file_size for entry in zipfile.ZipFile(file).infolist()]
-        if sum(sizes) > 6 * MAX_BYTES:
-            raise ValueError(f"its arrays have more than {6 * MAX_BYTES} bytes")
+        if sum(sizes) > ALL_BYTES:
+            raise ValueError(f"its arrays have more than {ALL_BYTES} bytes")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])

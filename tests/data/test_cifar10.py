@@ -1,6 +1,8 @@
+import gzip
 import io
 import os
 import pickle
+import resource
 import tarfile
 
 import numpy as np
@@ -73,6 +75,53 @@ def test_a_pickle_of_anything_else_runs_no_code(tmp_path, place):
     assert not (tmp_path / "made").exists()
 
 
+PIXELS = np.zeros((2, 3072), np.uint8)
+NAMES = b"\x80\x02cnumpy\nndarray\n"
+"""A pickle's beginning: protocol 2, and the name of a class."""
+LAUGHS = [0, 1]
+for _ in range(9):
+    LAUGHS = [LAUGHS] * 10
+MALICIOUS = {
+    # the pickle: a part of the error
+    "a huge shape": (NAMES + b"(J\xff\xff\xff\x7fK\x7ftR.", "not subscriptable"),
+    "a place far away": (b"\x80\x02N" + b"r\xff\xff\xff\xff.", "remembers a value at 4294967295"),
+    "lists of one list": (
+        pickle.dumps({b"data": PIXELS, b"labels": LAUGHS}, 2),
+        "no list of whole numbers",
+    ),
+    "an array of objects": (
+        pickle.dumps({b"data": np.array([[1], "x"], object), b"labels": [0, 1]}, 2),
+        "a pickled array of O8",
+    ),
+    "an array of structures": (
+        pickle.dumps({b"data": np.zeros(2, "u1,u1"), b"labels": [0, 1]}, 2),
+        "a pickled array of V2",
+    ),
+    "a shape of more bytes": (
+        pickle.dumps({b"data": PIXELS, b"labels": [0, 1]}, 2).replace(b"M\x00\x0c", b"M\x00\xff"),
+        "cannot reshape",
+    ),
+    "a length of terabytes": (b"\x80\x04\x8e" + bytes(5) + b"\x0f\x00\x00.", "bytes8"),
+}
+
+
+@pytest.mark.parametrize("case", MALICIOUS)
+def test_a_pickle_takes_no_memory_that_it_does_not_have(tmp_path, case):
+    raw, part = MALICIOUS[case]
+    (write_folder(tmp_path, PYTHON) / "data_batch_3").write_bytes(raw)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(lambda: read(str(tmp_path)), "not CIFAR-10's images", part, error=DataError)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
+
+
+def test_an_archive_is_unpacked_within_its_limit(tmp_path):
+    """Its headers too, which the library reads as they say how long they are."""
+    with gzip.open(tmp_path / BINARY.archive, "wb", compresslevel=1) as file:
+        for _ in range(7):
+            file.write(bytes(MAX_BYTES))
+    refused(lambda: read(str(tmp_path)), "it unpacks to more than", error=DataError)
+
+
 @pytest.mark.parametrize(("split", "train", "test"), [("paper", 112, 28), ("script", 20, 40)])
 def test_every_silo_holds_one_class(small_root, split, train, test):
     corpus = Cifar10(small_root, split).load(Streams(0))
@@ -137,7 +186,7 @@ def test_another_split_is_refused():
 
 
 def test_archives_that_unpack_to_much_are_one_line(tmp_path):
-    files = {f"{name}.bin": bytes(MAX_BYTES + 1) for name in BATCHES}
+    files = {f"{BATCHES[0]}.bin": bytes(MAX_BYTES + 1)}
     write_archive(tmp_path, files=files)
     with pytest.raises(DataError, match=f"no file of at most {MAX_BYTES} bytes"):
         read(str(tmp_path))
