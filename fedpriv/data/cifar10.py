@@ -86,7 +86,7 @@ class _Numbers(pickle.Unpickler):
 
 def _of_pickle(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
     for operation, place, _ in pickletools.genops(raw):
-        if operation.name in ("PUT", "LONG_BINPUT") and place > len(raw):
+        if operation.name in ("PUT", "LONG_BINPUT") and (place or 0) > len(raw):
             raise ValueError(f"a pickle that remembers a value at {place}")  # in a list so long
     content = _Numbers(io.BytesIO(raw), encoding="bytes").load()
     labels = content[b"labels"]

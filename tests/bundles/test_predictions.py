@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +27,7 @@ def assert_equal_outputs(seed, folder):
     return model, expected
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_bundle_computes_what_its_run_did(seed, tmp_path):
     model, expected = assert_equal_outputs(seed, tmp_path)
     scores, _ = model.scores(tmp_path / "new.csv")
@@ -61,6 +63,28 @@ def test_model_onnx_computes_the_same_without_fedpriv(world):
         np.testing.assert_allclose(
             session.run(None, {"records": x[:count]})[0], found[:count], atol=1e-6
         )
+
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "hydra", "omegaconf")))
+import pandas as pd
+import fedpriv
+rows = pd.DataFrame({"age": [70, 50], "sex": ["f", "m"], "smoker": ["no", "no"], "stay": [1.5, 2]})
+print(fedpriv.load("given").predict_proba(rows).tolist())
+"""
+"""A program that uses a bundle where neither torch nor Hydra is installed."""
+
+
+def test_a_bundle_with_a_model_onnx_needs_neither_torch_nor_hydra(world):
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, cwd=world, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = pd.DataFrame(
+        {"age": [70, 50], "sex": ["f", "m"], "smoker": ["no", "no"], "stay": [1.5, 2]}
+    )
+    expected = fedpriv.load(world / "given").predict_proba(rows)
+    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=0, atol=1e-6)
 
 
 def test_scores_say_which_rows_cannot_be_read(world):
