@@ -59,13 +59,12 @@ def onnx_bytes(network: SavedNetwork, shape: list[int], dtype: str) -> bytes:
                 dynamic_shapes=({0: rows},),
             )
         assert program is not None  # with dynamo
-        content = program.model_proto.SerializeToString()
+        return bytes(program.model_proto.SerializeToString())
     except Exception as error:  # of torch.onnx, which has no common base
         reason = " ".join(str(error).split())
         raise FedprivError(f"--onnx: the network has no form in ONNX: {reason:.120}") from error
     finally:
         logging.getLogger("torch.onnx").setLevel(level)
-    return bytes(content)
 
 
 def open_network(path: Path) -> Callable[[np.ndarray], np.ndarray]:

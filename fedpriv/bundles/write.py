@@ -41,9 +41,10 @@ def write_bundle(bundle: Bundle, folder: Path) -> None:
         CERTIFICATE: rows.getvalue().encode(),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    said = {name: getattr(bundle, name) for name in KINDS}
     files[CARD] = card(bundle).encode()
-    files[MANIFEST] = _json({"format": FORMAT, **said, "digests": digests})
+    files[MANIFEST] = _json(
+        {"format": FORMAT, **{name: getattr(bundle, name) for name in KINDS}, "digests": digests}
+    )
     (folder / ONNX).unlink(missing_ok=True)
     for name, content in files.items():
         replace_file(folder / name, content)
