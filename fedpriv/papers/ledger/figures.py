@@ -81,7 +81,7 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
                 & (table["question"] == question)
                 & (table["panel"] == place)
             ]
-            _draw(axis, here, scale=bool(axis_key))
+            _draw(axis, here, scale=axis_key == "algo.epsilon")
             if metric in LOGARITHMIC:
                 axis.set_yscale("log")
             if axis is row[0]:
@@ -129,7 +129,7 @@ def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
         }
         axis.errorbar(curve.index, curve["mean"], curve["sem"], label=str(method), **marks, **size)
     points = sorted(set(here["x"]))
-    if scale and min(points) > 0 and max(points) / min(points) > 5:
+    if scale:
         axis.set_xscale("log")
         plain_ticks(axis, points)
     else:

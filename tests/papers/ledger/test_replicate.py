@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from fedpriv.data.embedded import BreastCancer
 from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger import command, entries, results
 from fedpriv.papers.ledger.entries import Answer, Case, Comparison, Entry, Replication
 from fedpriv.papers.ledger.results import DECIDING, TUNING
 from fedpriv.papers.ledger.sweeps import replicate
+from fedpriv.papers.ledger.validation import with_validation_records
+from fedpriv.util.streams import Streams
 
 SMALL = Replication(
     experiment="lowy/fig8",
@@ -183,3 +188,98 @@ def test_without_names_it_lists_the_entries(capsys):
     with pytest.raises(SystemExit):
         command.main(["--help"])
     assert "fedpriv replicate" in capsys.readouterr().out
+
+
+RULED = Replication(
+    experiment="uldp_fl/fig4_embedded",
+    words=("rounds=2", "evaluate_every=2"),
+    cases={"conclusion": Case(grid=("algo.global_lr=25,62.5",))},
+    methods={"ULDP-SGD": (("algo=uldp_sgd",),)},
+    tuning_seeds=(100, 101),
+    seeds=(0, 1),
+    comparisons=(Comparison("ULDP-SGD", "ULDP-SGD", "loss", 2, "lower"),),
+)
+
+
+def test_a_grid_holds_the_authors_setting_and_grows_until_no_end_is_chosen(tmp_path):
+    rows = run(RULED, tmp_path)
+    tuning = rows[rows["phase"] == TUNING]
+    assert {*zip(tuning["metric"], tuning["round"])} == {("loss", 2)}  # what is judged
+    tried = {float(text.partition("=")[2]) for text in tuning["settings"]}
+    assert tried > {10, 25, 62.5}
+    [best] = results.chosen(RULED, RULED.comparisons[0], "ULDP-SGD", tuning).values()
+    assert min(tried) < float(best.partition("=")[2]) < max(tried)
+    [authors] = {*rows[rows["phase"] == results.AUTHORS]["settings"]}
+    assert float(authors.partition("=")[2]) in tried
+    assert {*rows[rows["phase"] == DECIDING]["settings"]} == {best}
+
+
+def test_validation_records_are_training_records_that_do_not_train():
+    data = BreastCancer()
+    whole, held = (one.load(Streams(3)) for one in (data, with_validation_records(data)))
+    assert (len(held.train), len(held.test)) == (364, 91)  # of 455
+    parts = np.concatenate([held.train.x, held.test.x])
+    assert np.array_equal(np.unique(parts, axis=0), np.unique(whole.train.x, axis=0))
+    assert data.shape == with_validation_records(data).shape
+
+
+CLAIM = Comparison("A", "B", "error", 2, "lower")
+
+
+def table(rows):
+    """Values by method, phase and settings, on five seeds with a small spread."""
+    return pd.DataFrame(
+        [
+            results.measurement(
+                question="conclusion",
+                method=method,
+                phase=phase,
+                place="",
+                settings=settings,
+                seed=seed,
+                round=2,
+                metric="error",
+                value=value + 0.001 * (seed % 3) * (method == "A"),
+            )
+            for method, phase, settings, value in rows
+            for seed in range(5)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.1], "unknown setting"),
+        ([0.1, 0.1, 0.1], "reproduced"),
+        ([0.1, 0.1, 0.3], "unknown setting"),
+        ([0.3, 0.3, 0.3], "reversed"),
+    ],
+)
+def test_an_open_setting_answers_only_if_three_values_agree(values, expected):
+    open_setting = replace(
+        SMALL, cases={"conclusion": Case()}, open=("lr=1,2,3",), comparisons=(CLAIM,)
+    )
+    rows = [
+        (method, DECIDING, f"lr={number}", value if method == "A" else 0.2)
+        for number, value in enumerate(values)
+        for method in "AB"
+    ]
+    entry = replace(ENTRY, replication=open_setting)
+    [decision] = results.decide(entry, "conclusion", table(rows))
+    assert decision.answer == expected
+    assert len(decision.found) == len(values)
+
+
+@pytest.mark.parametrize(("tuned", "expected"), [(0.1, "reproduced"), (0.15, "not run")])
+def test_a_method_tuned_to_worse_than_the_authors_setting_is_not_judged(tuned, expected):
+    """On the tuning seeds lr=2 is best; on those that decide the authors' lr=1 errs by 0.12."""
+    ruled = replace(
+        RULED, comparisons=(CLAIM,), tuning_seeds=range(5), methods={"A": ((),), "B": ((),)}
+    )
+    rows = [("A", TUNING, "lr=1", 0.2), ("A", TUNING, "lr=2", 0.1), ("B", TUNING, "lr=2", 0.2)]
+    rows += [("A", DECIDING, "lr=2", tuned), ("A", results.AUTHORS, "lr=1", 0.12)]
+    rows += [("B", DECIDING, "lr=2", 0.2), ("B", results.AUTHORS, "lr=1", 0.3)]
+    entry = replace(ENTRY, replication=ruled)
+    [decision] = results.decide(entry, "conclusion", table(rows))
+    assert decision.answer == expected
