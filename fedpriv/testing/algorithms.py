@@ -22,6 +22,7 @@ cannot prove it for all data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -32,8 +33,10 @@ from fedpriv.runtime import PreparedRun, allocate, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.allocators import check_stability
 from fedpriv.testing.conformance import ConformanceError, demand
+from fedpriv.testing.draws import draw_premises
+from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.experiments import SMALL, experiment
-from fedpriv.testing.neighbouring_files import extreme
+from fedpriv.testing.neighbouring_files import FEW, extreme, few
 from fedpriv.testing.noise import declarations, noise_premises
 from fedpriv.testing.premise import Premise, power_lines, sharing_level
 from fedpriv.testing.sensitivity import EXACT, distances, longest_contribution
@@ -44,6 +47,8 @@ ROUNDS = 8
 """Rounds of a run, unless the words name a number."""
 NEIGHBOURS = 3
 """Users, and records, that differ in the file, one at a time."""
+UNSAMPLED = 12
+"""Records that differ in a small file, where no event counts on samples."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,13 @@ class ConformanceReport:
     checked: names of the rules, and each measured declaration by query, unit and adjacency.
     declared: declarations of noise that the measurement cannot judge, by unit and mechanism.
     power: lines about the smallest errors that would have been found.
+    missing: what else was not measured.
     """
 
     checked: tuple[str, ...]
     declared: tuple[str, ...]
     power: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A line for each rule, and a last one with the result."""
@@ -68,8 +75,8 @@ class ConformanceReport:
         ]
         lines += [f"NOT measured, and taken at your word: {name}" for name in self.declared]
         lines += self.power
-        result = "some noise was not measured" if self.declared else "everything was measured"
-        return "\n".join([*lines, f"all rules hold; {result}"])
+        missing = ", ".join(["some noise"] * bool(self.declared) + [*self.missing])
+        return "\n".join([*lines, f"all rules hold; not measured: {missing}"])
 
 
 def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
@@ -102,6 +109,7 @@ def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
         tuple(dict.fromkeys(checked)),
         tuple(dict.fromkeys(declared)),
         tuple(power_lines(premises)),
+        tuple(_missing(exp, premises, rounds)),
     )
 
 
@@ -171,6 +179,32 @@ def _file(exp: Experiment) -> Iterator[Premise]:
         for largest in distances(file, users=NEIGHBOURS, records=NEIGHBOURS, rounds=rounds):
             if largest.certified:
                 yield largest.premise(EXACT)
+    yield from _batches(exp)
+
+
+def _batches(exp: Experiment) -> Iterator[Premise]:
+    """Records of a small file, of which batches are a large part, and how often they are drawn."""
+    queries = exp.algo.queries(1, exp.planner.plan(allocate(exp)[2]))
+    rates = [inclusion(e)[0] for query in queries for e in query.events if e.unit == "record"]
+    records, most = (FEW, ROUNDS) if min(rates, default=1.0) < 1 else (len(rates) and UNSAMPLED, 2)
+    rounds = min(most, exp.options.rounds)
+    for largest in distances(few(exp), users=0, records=records, rounds=rounds) if records else ():
+        if largest.tried:
+            yield largest.premise(EXACT)
+            yield from draw_premises(largest.draws)
+
+
+def _missing(exp: Experiment, premises: list[Premise], rounds: int) -> Iterator[str]:
+    """What a report does not vouch for."""
+    queries = exp.algo.queries(1, exp.planner.plan(allocate(exp)[2]))
+    if premises and not any(p.kind == "bounds" and p.smallest < math.inf for p in premises):
+        yield "bounds (no unit moved anything)"
+    rates = [inclusion(event)[0] for query in queries for event in query.events]
+    if min(rates, default=1.0) < 1 and not any(one.kind == "rate" for one in premises):
+        yield "which records are in batches"
+    yield "other data"
+    if rounds < exp.options.rounds:
+        yield f"rounds after {rounds}"
 
 
 def _round(prepared: PreparedRun, number: int) -> np.ndarray:

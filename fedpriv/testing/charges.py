@@ -27,6 +27,7 @@ class Charge:
     share: standard deviation of one silo's noise, over that of the noise that the observer faces.
     records: number of records for which a step is charged. Fewer move it less.
     messages: number of messages, from this round's on, for which `sum` is charged together.
+    touched: number of steps of a round for which `step` is charged.
     """
 
     sum: float
@@ -34,6 +35,7 @@ class Charge:
     share: float = 1.0
     records: int = 1
     messages: int = 1
+    touched: float = math.inf
 
 
 @singledispatch
@@ -70,9 +72,8 @@ def _(noise: StepNoise, view: ObservedRelease) -> Charge:
     steps = noise.steps(view.records)
     moved = steps.moved / steps.size * view.target.records
     # All but the last step are released before.
-    return Charge(
-        moved * view.mechanism.clip * steps.in_message, moved / view.mechanism.noise_multiplier
-    )
+    last = moved * view.mechanism.clip * steps.in_message
+    return Charge(last, moved / view.mechanism.noise_multiplier, touched=steps.touched)
 
 
 Noised = Callable[[np.ndarray, float, Callable[[np.ndarray], np.ndarray]], np.ndarray]

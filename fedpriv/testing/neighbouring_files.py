@@ -31,6 +31,8 @@ import numpy as np
 from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.base import DataSet, Records
 from fedpriv.data.stability import ADD_REMOVE
+from fedpriv.errors import FedprivError
+from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.experiments import with_training_records
 from fedpriv.util.streams import Streams
@@ -206,3 +208,19 @@ def extreme(exp: Experiment) -> Experiment:
         return replace(records, x=x, y=y)
 
     return with_training_records(exp, stretched)
+
+
+FEW = 60
+"""Records of a small file, of which batches are a large part."""
+
+
+def few(exp: Experiment) -> Experiment:
+    """The experiment on a small file, spread over its own; its own where the settings need more."""
+    small = with_training_records(
+        exp, lambda own: _some(own, np.linspace(0, len(own) - 1, min(FEW, len(own))).astype(int))
+    )
+    try:
+        small.algo.queries(1, small.planner.plan(allocate(small)[2]))
+    except FedprivError:
+        return exp
+    return small

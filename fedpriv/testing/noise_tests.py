@@ -116,6 +116,7 @@ def shape_tests(noise: Noise) -> Iterator[Premise]:
     yield Premise(
         "", name, distance, 0.0, float(kolmogorov(distance * math.sqrt(n))), "shape", moved
     )
+    yield from _lengths(noise)
     for limit in TAILS:
         rate = 2 * norm.sf(limit)
         hits = int((np.abs(x) > limit).sum())
@@ -127,6 +128,20 @@ def shape_tests(noise: Noise) -> Iterator[Premise]:
 
         name = f"share of {noise.name} beyond {limit:g} deviations"
         yield Premise("", name, hits / n, rate, min(1.0, float(chance)), "tails", fewer)
+
+
+def _lengths(noise: Noise) -> Iterator[Premise]:
+    """Whether vectors differ in length as they should: neither all the same nor too much."""
+    m, d = noise.x.shape
+    squares = np.sum(noise.x**2, axis=1) / np.mean(noise.x**2)
+    z = norm.ppf(np.clip(chi2.cdf(squares, d), 1e-16, 1 - 1e-16))
+    if m > 1:
+        total = float(np.sum((z - z.mean()) ** 2))
+        chance = min(1.0, 2 * float(min(chi2.cdf(total, m - 1), chi2.sf(total, m - 1))))
+        yield Premise(
+            "", f"spread of lengths of {noise.name}", total / (m - 1), 1.0, chance, "lengths",
+            lambda level: 1 - float(chi2.ppf(level / 2, m - 1) / chi2.ppf(FOUND, m - 1)),
+        )  # fmt: skip
 
 
 def coordinate_tests(noise: Noise) -> Iterator[Premise]:

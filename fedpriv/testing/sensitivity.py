@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -35,6 +36,7 @@ from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.charges import Charge, charge, noisy_steps
+from fedpriv.testing.draws import Draws, draws_of
 from fedpriv.testing.neighbouring_files import File
 from fedpriv.testing.observation import ObservedRun
 from fedpriv.testing.premise import Premise, too_long
@@ -63,6 +65,7 @@ class LargestDistance:
     tried: number of neighbouring files.
     worst: number of the unit that moves most, among the file's; None: nothing was measured.
     group: the units' group of users; "": all.
+    draws: in which samples the protected records were.
     """
 
     target: Target
@@ -72,6 +75,7 @@ class LargestDistance:
     tried: int = 0
     worst: int | None = None
     group: str = ""
+    draws: tuple[Draws, ...] = ()
 
     @property
     def exceeds(self) -> bool:
@@ -171,11 +175,18 @@ def distances(
             for group, members in _by_group(exp, owner):
                 chosen = chosen_units(file, part, most, members)
                 neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
-                ratios = [
-                    _ratio(other, plan, whole, _part(exp, group, int(owner[one]))) / units_moved
+                compared = [
+                    _compared(other, plan, whole, _part(exp, group, int(owner[one])))
                     for one, other in zip(chosen, _within(seconds, neighbours))
                 ]
-                about = LargestDistance(target, relation, True, group=group)
+                ratios = [float(np.max(own)) / units_moved for own, _ in compared]  # NaN is largest
+                draws = tuple(
+                    drawn
+                    for one, (_, moved) in zip(chosen, compared)
+                    if target.unit == "record"
+                    for drawn in draws_of(target, int(file.owners.silo[rows[one][0]]), moved)
+                )
+                about = LargestDistance(target, relation, True, group=group, draws=draws)
                 found.append(_largest(about, ratios, chosen))
     return found
 
@@ -252,7 +263,7 @@ def _largest(relation: LargestDistance, ratios: list[float], chosen: list[int]) 
 def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
     """What the run on the whole file gives to the noise, and its plan."""
     whole = []
-    with prepare(exp, revise=lambda plan: replace(plan, streams=RepeatableSystem())) as run:
+    with prepare(exp, revise=partial(_repeatable, exp)) as run:
         state = run.state
         for number in range(1, rounds + 1):
             for query in run.queries(number):
@@ -273,14 +284,23 @@ def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
         return whole, run.plan
 
 
-def _ratio(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part) -> float:
-    """The largest distance between two runs, relative to its charge. What was public and what was
-    released in the run on the whole file is given. A state that differs although the sums before
-    it do not is not made of them alone.
+def _repeatable(exp: Experiment, plan: Plan) -> Plan:
+    """The plan with streams that repeat. Silos that keep contributions need seeded ones."""
+    kept = any(request.stateful for request in exp.algo.requests(1, plan))
+    return plan if kept else replace(plan, streams=RepeatableSystem())
+
+
+def _compared(
+    neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part
+) -> tuple[list[float], list[tuple[Query, bool]]]:
+    """Distances between two runs, relative to their charges, and whether the sum of each query
+    differs. What was public and what was released in the run on the whole file is given. A state
+    that differs although the sums before it do not is not made of them alone.
 
     part: group and turn of the unit in which the files differ.
     """
     ratios = [0.0]
+    differs: list[tuple[Query, bool]] = []
     covered: dict[str, tuple[Charge, list[np.ndarray]]] = {}
     with prepare(neighbour, revise=lambda _: plan) as run:
         for exchange in whole:
@@ -296,16 +316,18 @@ def _ratio(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part
             try:
                 steps, total = _repeated(run, exchange)
             except MisfitError:  # the server refuses a message, for numbers that are not finite
-                return math.inf
+                return [math.inf], differs
+            differs.append((exchange.query, bool(np.any(total != exchange.total.vector))))
             moved.append(total - exchange.total.vector)
             ratios.append(_relative(np.concatenate(moved), charged.sum))
             if charged.step:
                 most = charged.step * (min(1.0, differ / charged.records) if differ else 1.0)
-                ratios += [_relative(one, most) for one in steps]
+                lengths = [_relative(one, most) for one in steps]
+                ratios += [*lengths, float(np.linalg.norm(lengths)) / math.sqrt(charged.touched)]
             after = run.algo.next_state(exchange.state, exchange.query, exchange.total, plan)
             if after.digest() != exchange.after:
-                return math.inf
-    return float(np.max(ratios))  # NaN is largest
+                return [math.inf], differs
+    return ratios, differs
 
 
 def _repeated(run: PreparedRun, exchange: _Exchange) -> tuple[list[np.ndarray], np.ndarray]:
@@ -366,5 +388,5 @@ def _charges(exp: Experiment, target: Target, plan: Plan, query: Query) -> dict[
             most = max(charged.sum, other.sum), max(charged.step, other.step)
             draws = plan.federation.records_per_draw
             rows = target.records * draws
-            found[part] = Charge(*most, records=rows, messages=charged.messages)
+            found[part] = replace(charged, sum=most[0], step=most[1], records=rows)
     return found

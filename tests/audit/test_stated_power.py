@@ -52,7 +52,13 @@ def without_its_mean(work, query, share):
     return (share - share.mean()) * math.sqrt(len(share) / (len(share) - 1))
 
 
+def on_a_sphere(work, query, share):
+    length = float(np.linalg.norm(share))
+    return share * (deviation(query) * math.sqrt(len(share)) / length if length else 0.0)
+
+
 FAULTS = {
+    "noise of one length": on_a_sphere,
     "noise 3 % too small": lambda work, query, share: 0.97 * share,
     "noise 10 % too small": lambda work, query, share: 0.9 * share,
     "uniform noise of equal variance": uniform,
@@ -113,7 +119,7 @@ def test_the_check_prints_what_it_would_have_found():
         assert float(line.split("found: ")[1].split("%")[0]) <= most
 
 
-KINDS = ["correlation", "frequency", "noise", "rank", "shape", "tails"]
+KINDS = ["correlation", "frequency", "lengths", "noise", "rank", "shape", "tails"]
 SHAPE = (60, 500)
 PLACES = [Place("update", 1 + at % 6) for at in range(SHAPE[0])]
 
