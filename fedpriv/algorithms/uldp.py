@@ -58,7 +58,8 @@ class UldpBase(Algorithm):
     noise_multiplier: sigma, noise relative to clip; with budgets it follows from them.
     user_rate: q, probability that a user takes part in a round.
     weighting: uniform (1 / S) or records (n_su / N_u).
-    global_lr: eta_g, learning rate of the server.
+    global_lr: eta_g, learning rate of the server; None: the one that moves the model by the mean of
+        the clipped changes if each user is in one silo, S, and S^2 under uniform weighting.
     cycle: number of public parts of the users that take turns, one part a round; 1: every user
         takes part in every round.
     budgets: budget of each group of users, by name; None: all users have one epsilon.
@@ -70,7 +71,7 @@ class UldpBase(Algorithm):
     noise_multiplier: float
     user_rate: float
     weighting: str
-    global_lr: float
+    global_lr: float | None
     cycle: int = field(default=1, kw_only=True)
     budgets: dict[str, Budget] | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
@@ -84,7 +85,7 @@ class UldpBase(Algorithm):
             "a probability above 0 and at most 1",
         )
         require_one_of(self, weighting=WEIGHTINGS)
-        require_positive("algo", self, "global_lr", "cycle")
+        require_positive("algo", self, "cycle", *([] if self.global_lr is None else ["global_lr"]))
         if self.budgets is not None:
             allowed = "a number of rounds, since algo.budgets are spent on them"
             require(self.rounds is not None, "algo.rounds", "null", allowed)
@@ -168,7 +169,10 @@ class UldpBase(Algorithm):
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
         users = self.contributors.whole(plan.federation, query.round)
         expected = self.user_rate * users * len(total.silos)
-        return state.with_params(state.params + self.global_lr / expected * total.vector)
+        silos = plan.federation.n_silos
+        known = silos if self.contributors.weighting.needs_counts else silos**2
+        rate = known if self.global_lr is None else self.global_lr
+        return state.with_params(state.params + rate / expected * total.vector)
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,21 @@ class Linear(Model):
     (14 parameters) and TCGA (40).
 
     bias: whether there is a constant b.
+    zero: whether training starts at zero, which says the same of every record.
     """
 
     bias: bool = True
+    zero: bool = False
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         from torch import nn
 
         flatten = [nn.Flatten()] if len(shape) > 1 else []
-        return nn.Sequential(*flatten, nn.Linear(math.prod(shape), outputs, bias=self.bias))
+        layer = nn.Linear(math.prod(shape), outputs, bias=self.bias)
+        if self.zero:
+            for parameter in layer.parameters():
+                nn.init.zeros_(parameter)
+        return nn.Sequential(*flatten, layer)
 
     def size(self, shape: tuple[int, ...], outputs: int) -> int:
         return (math.prod(shape) + self.bias) * outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
 from fedpriv.runs.tables import METRICS, UTILITY, Tables
-from fedpriv.runtime.utility import ALL, MODEL, REFERENCES
+from fedpriv.runtime.utility import ALL, MODEL, REFERENCES, TRIVIAL
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.logs import LOGGER
@@ -121,6 +121,22 @@ class Progress:
             self.console.print(text, soft_wrap=True)
 
 
+def at_chance(row: Mapping[str, str], algo: object) -> str:
+    """What to turn where the model is no better than the trivial one; empty where it is.
+
+    row: of utility.csv, for the metric that is judged.
+    """
+    own, trivial = row.get(MODEL), row.get(TRIVIAL)
+    if not own or not trivial or float(own) > float(trivial):
+        return ""
+    keys = [f"algo.{key}" for key in ("global_lr", "clip", "local_lr") if hasattr(algo, key)]
+    ways = ", ".join((*keys, "rounds", "accountant.target"))
+    return (
+        f"At chance: {row['metric']} {float(own):.4f} of the model is not above "
+        f"{float(trivial):.4f} of the trivial model; turn {ways}"
+    )
+
+
 def _shown(value: str | None) -> str:
     if not value or value.isdecimal():
         return value or ""
@@ -162,6 +178,8 @@ def summary(
         values = (first.get(name), last.get(name) or own.get(MODEL), *map(own.get, references))
         table.add_row(name, *map(_shown, values))
     console.print(table)
+    if chance := at_chance(final.get(experiment.data.task.metric, {}), experiment.algo):
+        console.print(chance, soft_wrap=True)
     console.print(epsilon_table(epsilons, experiment.accountant.delta))
     if repeated:
         console.print(CHARGED_TWICE.format(repeated))

@@ -30,6 +30,8 @@ def test_data_keys(file):
         "silo_global_lr",
         "silo_epochs",
         "invent_users",
+        "user_global_lr",
+        "zero_start",
     }  # the others have defaults
     if not isinstance(cls.natural_silos, property):  # a table's silos are read off its schema
         assert cls.natural_silos in (None, config.preset.n_silos)

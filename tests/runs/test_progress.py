@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from fedpriv.runs import progress
-from fedpriv.runs.progress import Progress, time_left
+from fedpriv.runs.progress import Progress, at_chance, time_left
+from fedpriv.testing.experiments import experiment
 
 
 def shown(bar):
@@ -55,3 +56,13 @@ def test_a_fast_run_without_a_terminal_has_few_lines(capsys):
 )
 def test_the_time_left_is_rounded(seconds, said):
     assert time_left(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("own", "trivial", "said"), [("0.5", "0.5", True), ("0.51", "0.5", False), ("0.4", "", False)]
+)
+def test_a_model_at_chance_says_what_to_turn(own, trivial, said):
+    row = {"metric": "auc", "model": own, "trivial": trivial}
+    text = at_chance(row, experiment("algo=uldp_avg").algo)
+    assert text.startswith("At chance: auc 0.5000 ") == said
+    assert ("turn algo.global_lr, algo.clip, algo.local_lr, rounds" in text) == said
