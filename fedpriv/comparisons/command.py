@@ -12,13 +12,7 @@ from pathlib import Path
 
 from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.table import FORMATS, ComparisonTable
-from fedpriv.comparisons.trials import (
-    calibrated,
-    choose,
-    finished,
-    reported_trials,
-    tuning_trials,
-)
+from fedpriv.comparisons.trials import calibrated, chosen_and_reported
 from fedpriv.runs.folder import require_writable
 from fedpriv.settings.compose import one_line_errors
 from fedpriv.util.consoles import wide_console
@@ -52,22 +46,9 @@ def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
     the end for reported runs that failed.
     """
     solved = calibrated(request)
-    tuning = tuning_trials(request)
-    choices = choose(
-        request.methods,
-        tuning,
-        list(finished(request, tuning, quiet=quiet)) if tuning else [],
-        request.metric,
-    )
-    chosen = {name: own.setting for name, own in choices.items()}
-    reported = reported_trials(request, chosen)
-    runs = list(finished(request, reported, quiet=quiet))
-    by_method = {
-        method.name: [run for trial, run in zip(reported, runs) if trial.method == method and run]
-        for method in request.methods
-    }
-    own = {name: solved[name, setting] for name, setting in chosen.items()}
-    return ComparisonTable.of(request, by_method, choices, own)
+    choices, runs = chosen_and_reported(request, quiet=quiet)
+    own = {name: solved[name, choice.setting] for name, choice in choices.items()}
+    return ComparisonTable.of(request, runs, choices, own)
 
 
 def write(table: ComparisonTable) -> Sequence[Path]:

@@ -57,7 +57,7 @@ class Request:
 
     methods: at least two.
     words: overrides that all methods share.
-    epsilon: certified for every run.
+    epsilon: certified for every run; inf: the methods' own words make their noise.
     seeds: of the reported runs, at least two.
     tuning_seeds: of the runs that choose settings; empty without tuning.
     folder: of all runs and results.

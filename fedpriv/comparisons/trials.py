@@ -3,6 +3,7 @@ choice of each method's setting from its grid, by other seeds than the reported 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -68,7 +69,8 @@ def reported_trials(request: Request, chosen: dict[str, tuple[str, ...]]) -> lis
 def jobs(request: Request, trials: Sequence[Trial]) -> list[Job]:
     """The job of each trial. Raises FedprivError that names the method for wrong settings."""
     line = CommandLine(["hydra/launcher=side_by_side"], True, request.config_dir)
-    shared = [*request.words, f"accountant.target={request.epsilon!r}"]
+    given = request.epsilon == math.inf
+    shared = [*request.words, *([] if given else [f"accountant.target={request.epsilon!r}"])]
     words = ([*shared, *one.method.words, *one.setting, f"seed={one.seed}"] for one in trials)
     composed = each_job(line, conf_dir(), words)
     made: list[Job] = []
@@ -231,3 +233,21 @@ def choose(
         tried = len(means)
         found[method.name] = Choice(best, tried, len(method.grid) - tried, means[best])
     return found
+
+
+def chosen_and_reported(
+    request: Request, *, quiet: bool = False
+) -> tuple[dict[str, Choice], dict[str, list[Run]]]:
+    """Choose the setting of each method and run it with the reported seeds; both by name.
+
+    Raises FedprivError like `choose` and `finished`.
+    """
+    tuning = tuning_trials(request)
+    tried = list(finished(request, tuning, quiet=quiet)) if tuning else []
+    choices = choose(request.methods, tuning, tried, request.metric)
+    reported = reported_trials(request, {name: own.setting for name, own in choices.items()})
+    runs: dict[str, list[Run]] = {name: [] for name in choices}
+    for trial, run in zip(reported, finished(request, reported, quiet=quiet)):
+        if run is not None:
+            runs[trial.method.name].append(run)
+    return choices, runs

@@ -29,6 +29,7 @@ from fedpriv.papers.experiments import quick_profiles, run_experiment
 from fedpriv.papers.hu import noisy_steps, optimality_gap
 from fedpriv.papers.huang import claimed_noise, excess_risk
 from fedpriv.papers.lowy import error_tradeoff
+from fedpriv.papers.lowy.error_tradeoff import Title
 from fedpriv.papers.secured_fl import (
     averaging_error,
     peer_accuracy,
@@ -47,31 +48,25 @@ FigureMaker = Callable[[Path, str], object]
 """Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""
 
 
-def from_sweeps(*names: str, draw: Callable[..., object], **options: Any) -> FigureMaker:
+def sweeps(
+    folder: Path, profile: str, *, names: Sequence[str], draw: Callable[..., object], **options: Any
+) -> None:
     """Run the experiments `names` and draw their runs; the first one has the figure's name."""
-
-    def make(folder: Path, profile: str) -> None:
-        for name in names:
-            # The further experiments of a figure have the first one's quick profile.
-            run_experiment(name, folder / Path(name).name, profile, profile_of=names[0])
-        draw(find_runs([folder]), folder / "figure.png", **options)
-
-    return make
+    for name in names:
+        # The further experiments of a figure have the first one's quick profile.
+        run_experiment(name, folder / Path(name).name, profile, profile_of=names[0])
+    draw(find_runs([folder]), folder / "figure.png", **options)
 
 
-def timed(name: str, draw: Callable[..., object]) -> FigureMaker:
-    """Time every job of an experiment with private weighting, and draw the seconds."""
-
-    def make(folder: Path, profile: str) -> None:
-        draw(protocol_time.run(f"uldp_fl/{name}", folder, profile), folder / "figure.png")
-
-    return make
+def from_sweeps(*names: str, **options: Any) -> FigureMaker:
+    """See `sweeps`."""
+    return partial(sweeps, names=names, **options)
 
 
-def uldp(*names: str, title: str, **options: Any) -> FigureMaker:
+def uldp(*names: str, **options: Any) -> FigureMaker:
     """Two panels for each setting of Uldp-FL."""
-    paths = (f"uldp_fl/{name}" for name in names)
-    return from_sweeps(*paths, draw=privacy_utility.draw, title=title, **options)
+    paths = [f"uldp_fl/{name}" for name in names]
+    return from_sweeps(*paths, draw=privacy_utility.draw, **options)
 
 
 def users(config: Mapping[str, Any]) -> str:
@@ -92,22 +87,29 @@ PHASES = {25: {"quick": "1,2", "paper": "1,2,3,4,5"}, 50: {"quick": "1,2", "pape
 """SPIDER's phase length q, by the number of rounds and by profile."""
 
 
+def lowy(
+    name: str, title: Title, steps: Mapping[str, int], phases: Mapping[str, str]
+) -> FigureMaker:
+    """Methods of Lowy et al.; see `error_tradeoff.method_sweeps`."""
+    sweeps = error_tradeoff.method_sweeps(steps, phases)
+    return partial(error_tradeoff.figure, name=f"lowy/{name}", sweeps=sweeps, title=title)
+
+
 def mnist(name: str, rounds: int, cohort: int) -> FigureMaker:
     """Lowy et al. on MNIST; Local SGD takes as many steps as MB-SGD's batches have records."""
     title = f"MNIST odd/even, {cohort} of 25 silos a round, {rounds} rounds"
     steps = {"quick": 20, "paper": {25: 606, 50: 428}[rounds]}
-    sweeps = error_tradeoff.method_sweeps(steps, PHASES[rounds])
-    return error_tradeoff.figure(f"lowy/{name}", sweeps, lambda root: title)
+    return lowy(name, lambda root: title, steps, PHASES[rounds])
 
 
 def cifar(name: str, rounds: int) -> FigureMaker:
     """Lowy et al. on CIFAR-10."""
     steps = {"quick": 5, "paper": {50: 1662, 100: 1175}[rounds]}
-    sweeps = error_tradeoff.method_sweeps(steps, PHASES[50] | {"quick": "2"})
-    return error_tradeoff.figure(
-        f"lowy/{name}",
-        sweeps,
+    return lowy(
+        name,
         lambda root: f"{cifar10.source(root)}, one class a silo, {rounds} rounds",
+        steps,
+        PHASES[50] | {"quick": "2"},
     )
 
 
@@ -127,8 +129,8 @@ FIGURES: dict[str, FigureMaker] = {
     ),
     "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", row_title=users),
     "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", row_title=users),
-    "uldp_fl/fig11": timed("fig11", protocol_time.phases),
-    "uldp_fl/fig12": timed("fig12", protocol_time.growth),
+    "uldp_fl/fig11": partial(protocol_time.figure, name="uldp_fl/fig11", draw=protocol_time.phases),
+    "uldp_fl/fig12": partial(protocol_time.figure, name="uldp_fl/fig12", draw=protocol_time.growth),
     "uldp_fl/fig13": record_shares.draw,
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
@@ -152,12 +154,11 @@ FIGURES: dict[str, FigureMaker] = {
     "lowy/fig5": mnist("fig5", 25, 12),
     "lowy/fig6": cifar("fig6", 50),
     "lowy/fig7": cifar("fig7", 100),
-    "lowy/fig8": error_tradeoff.figure(
-        "lowy/fig8",
-        error_tradeoff.method_sweeps(
-            {"quick": 83, "paper": 83}, {"quick": "1,2,5", "paper": "1,2,3,4,5"}
-        ),
+    "lowy/fig8": lowy(
+        "fig8",
         lambda root: "Wisconsin breast cancer, malignant and benign in two silos, 25 rounds",
+        {"quick": 83, "paper": 83},
+        {"quick": "1,2,5", "paper": "1,2,3,4,5"},
     ),
     "lowy/fig9": mnist("fig9", 50, 25),
     "lowy/fig10": mnist("fig10", 50, 12),
@@ -165,20 +166,26 @@ FIGURES: dict[str, FigureMaker] = {
     "secured_fl/claims": peer_tables.claims,
     "secured_fl/fig1": peer_groups.partitions,
     "secured_fl/fig2": peer_groups.messages,
-    "secured_fl/fig3_femnist": peer_accuracy.methods(
-        "secured_fl/fig3_femnist", peer_accuracy.femnist_words
+    "secured_fl/fig3_femnist": partial(
+        peer_accuracy.methods, name="secured_fl/fig3_femnist", words=peer_accuracy.femnist_words
     ),
-    "secured_fl/fig3_shakespeare": peer_accuracy.methods("secured_fl/fig3_shakespeare"),
-    "secured_fl/fig3_cifar10": peer_accuracy.methods("secured_fl/fig3_cifar10"),
+    "secured_fl/fig3_shakespeare": partial(
+        peer_accuracy.methods, name="secured_fl/fig3_shakespeare"
+    ),
+    "secured_fl/fig3_cifar10": partial(peer_accuracy.methods, name="secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
     "secured_fl/fig5": peer_accuracy.by_iterations,
     "secured_fl/fig6": peer_groups.count_partitions,
     "secured_fl/leakage": peer_leakage.draw,
-    "study/breast_cancer": study.figure(
-        "study/breast_cancer", title="Wisconsin breast cancer, 100 users (zipf), 3 silos"
+    "study/breast_cancer": partial(
+        study.figure,
+        name="study/breast_cancer",
+        title="Wisconsin breast cancer, 100 users (zipf), 3 silos",
     ),
-    "study/creditcard": study.figure(
-        "study/creditcard", title="credit-card payments, 200 users (zipf), 3 silos"
+    "study/creditcard": partial(
+        study.figure,
+        name="study/creditcard",
+        title="credit-card payments, 200 users (zipf), 3 silos",
     ),
 }
 DEFAULT = (

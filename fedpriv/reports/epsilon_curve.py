@@ -29,8 +29,7 @@ from fedpriv.reports.canvas import (
 )
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, group_runs, short
-from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import GroupSummary, curve_of, curve_rows, summarise
+from fedpriv.reports.summary import GroupSummary, curve_of, curve_table, summarise, write_curves
 from fedpriv.runs.labels import RELEASED
 
 DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -39,7 +38,6 @@ MOST_ENTRIES = 7
 """Entries of a legend."""
 SIZE = (6.0, 4.2)
 """Inches."""
-COLUMNS = ("group", "round", "metric", "label", "mean", "sd", "n", "certified")
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,7 @@ def draw(
     figure.supxlabel("; ".join(facts), fontsize=7)
     axis.set_title(title, fontsize=10)
     save(figure, out, dpi=200)
-    rows = [row for summary, curve in drawn for row in curve_rows(summary, curve, ["certified"])]
-    write_table(out.with_suffix(".csv"), COLUMNS, rows)
+    write_curves(out, (curve_table(summary, curve, ["certified"]) for summary, curve in drawn))
 
 
 def _draw_line(axis: Axes, curve: pd.DataFrame, look: dict[str, Any]) -> None:

@@ -42,8 +42,7 @@ from fedpriv.reports.canvas import (
 )
 from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
 from fedpriv.reports.groups import Group, group_runs
-from fedpriv.reports.number_table import write_table
-from fedpriv.reports.summary import GroupSummary, curve_rows, curves, summarise
+from fedpriv.reports.summary import GroupSummary, curve_table, curves, summarise, write_curves
 from fedpriv.util.printing import say
 
 NAIVE = "ULDP-NAIVE"
@@ -60,19 +59,6 @@ ROW_HEIGHT = 3.6
 ENTRY_HEIGHT = 0.14
 """Inches for each further legend entry."""
 SHORT_LEGEND = 6
-COLUMNS = (
-    "group",
-    "round",
-    "metric",
-    "label",
-    "mean",
-    "sd",
-    "n",
-    "certified",
-    "claimed",
-    "data",
-    "code",
-)
 
 
 def main(words: list[str]) -> None:
@@ -119,6 +105,14 @@ class GroupCurves:
     def line_style(self) -> dict[str, Any]:
         every = max(1, len(self.curve) // 8)
         return {"color": self.color, "marker": self.marker, "ms": 3, "markevery": every, "lw": 1.2}
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Its numbers, with the digests of data and code."""
+        data, code = self.summary.group.digests
+        return curve_table(self.summary, self.curve, list(EPSILON_LINES)).assign(
+            data=data, code=code
+        )
 
 
 def draw(
@@ -167,7 +161,7 @@ def draw(
     if title and any(setting for setting, _ in rows):
         figure.suptitle(title, fontsize=9)
     _finish(figure, summaries, out)
-    _write(lines, out.with_suffix(".csv"))
+    write_curves(out, (one.table for one in lines))
 
 
 def rows_by_title(
@@ -305,16 +299,6 @@ def _count(numbers: Collection[Any], noun: str) -> str:
     few = len(numbers) <= 3
     shown = [f"{number:,}" for number in (sorted(numbers) if few else (min(numbers), max(numbers)))]
     return f"{(' or ' if few else ' to ').join(shown)} {noun}"
-
-
-def _write(lines: Sequence[GroupCurves], path: Path) -> None:
-    """A row for each group and round; a missing value is empty."""
-    rows = [
-        [*row, *one.summary.group.digests]
-        for one in lines
-        for row in curve_rows(one.summary, one.curve, list(EPSILON_LINES))
-    ]
-    write_table(path, COLUMNS, rows)
 
 
 def _method_order(label: str) -> tuple[int, str]:

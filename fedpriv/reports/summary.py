@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -13,9 +14,9 @@ import pandas as pd
 from fedpriv.errors import require
 from fedpriv.reports.finished_runs import user_epsilons
 from fedpriv.reports.groups import Group
+from fedpriv.util.durable_files import replace_file
 
 Item = TypeVar("Item")
-Row = list[object]
 NOT_COVERED = "not covered: chosen by the metric after looking at all of them"
 LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
 
@@ -132,18 +133,19 @@ def curve_of(summary: GroupSummary, method: str | None = None) -> pd.DataFrame:
     return curve.loc[numbers.dropna().index]
 
 
-def curve_rows(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[str]) -> list[Row]:
-    """The rows of a table of numbers: group, round, metric, label, mean, sd and n, then columns of
-    the curve. A missing value is empty."""
-    about = [summary.metric, summary.label]
-    return [
-        [
-            *(summary.group.name, number, *about),
-            *("" if row[name] != row[name] else row[name] for name in ("mean", "std")),
-            *(summary.n, *("" if row[name] != row[name] else row[name] for name in columns)),
-        ]
-        for number, row in curve.iterrows()
-    ]
+def curve_table(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """A table of numbers: group, round, metric, label, mean, sd and n, then columns of the
+    curve."""
+    about = {"group": summary.group.name, "metric": summary.metric, "label": summary.label}
+    table = curve.rename_axis("round").rename(columns={"std": "sd"}).reset_index()
+    table = table.assign(**about, n=summary.n)
+    return table[["group", "round", "metric", "label", "mean", "sd", "n", *columns]]
+
+
+def write_curves(figure: Path, tables: Iterable[pd.DataFrame]) -> None:
+    """Write the numbers of a figure's lines beside it; a missing value is empty."""
+    text = pd.concat(tables).to_csv(index=False, lineterminator="\n")
+    replace_file(figure.with_suffix(".csv"), text.encode())
 
 
 def standard_deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:

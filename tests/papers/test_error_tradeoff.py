@@ -90,7 +90,7 @@ def test_every_method_has_a_sweep_of_its_own_and_none_runs_twice(tmp_path, monke
     )
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
     (tmp_path / "spider").mkdir()
-    error_tradeoff.figure("lowy/fig4", SWEEPS, title)(tmp_path, "quick")
+    error_tradeoff.figure(tmp_path, "quick", name="lowy/fig4", sweeps=SWEEPS, title=title)
     assert len(asked) == 5
     common = {"experiment=lowy/fig4", "hydra/launcher=side_by_side", "profile=quick_grid"}
     assert all(common <= set(words) for words in asked)
@@ -104,7 +104,7 @@ def test_a_sweep_s_own_words_stand_in_place_of_the_profile_s(tmp_path, monkeypat
     asked = []
     monkeypatch.setattr(experiments, "run_command", lambda *words: asked.append(words))
     monkeypatch.setattr(error_tradeoff, "draw", lambda folder, title: None)
-    error_tradeoff.figure("lowy/fig6", SWEEPS, title)(tmp_path, "quick")
+    error_tradeoff.figure(tmp_path, "quick", name="lowy/fig6", sweeps=SWEEPS, title=title)
     epsilons = [[word for word in words if word.startswith("algo.epsilon=")] for words in asked]
     assert epsilons == [["algo.epsilon=0.75,18"]] * 4 + [["algo.epsilon=10"]] * 2
 

@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 from scipy.stats import norm, ttest_rel
 
+from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.trials import chosen_and_reported
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.study import study
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
 from fedpriv.papers.study.picture import draw
-from fedpriv.papers.study.study import StudyProfile, StudySetting, Trial, choose
+from fedpriv.papers.study.study import StudyProfile
 from fedpriv.papers.study.table import (
     baselines,
     compare_with_reference,
@@ -116,28 +118,10 @@ def test_the_table_is_read_as_it_was_written(tmp_path):
     assert baselines(back)["method"].tolist() == ["FedAvg"]
 
 
-class Ended:
-    def __init__(self, loss):
-        self.loss = loss
-
-    def final(self, metric):
-        return {"train_loss": self.loss}[metric]
-
-
-def test_settings_are_chosen_by_training_loss_and_never_ones_that_diverged():
-    setting = StudySetting(BY_NAME["MB-SGD"], USER, 3.0, ())
-    trials = [Trial(setting, (tuning,), seed) for tuning in ("a", "b", "c", "d") for seed in (0, 1)]
-    losses = [0.5, 0.5, 0.1, 0.8, 0.01, None, math.nan, 0.0]
-    assert choose(trials, [None if one is None else Ended(one) for one in losses]) == {
-        setting: (("b",), 0.45)
-    }
-
-
 def test_every_method_gets_the_same_grid():
     profile = StudyProfile((1,), (0.1, 1), (0.3, 1), (0,), (1, 2))
-    for method in METHODS:
-        tunings = list(StudySetting(method, USER, 1, ()).grid(profile, 3))
-        assert len(set(tunings)) == (4 if method.private else 2)
+    for setting in study.all_settings(WORDS, profile):
+        assert len({*setting.tried.grid}) == (4 if setting.method.private else 2)
 
 
 def test_errors_come_from_seeds_that_nothing_was_chosen_on():
@@ -146,17 +130,13 @@ def test_errors_come_from_seeds_that_nothing_was_chosen_on():
 
 
 def test_every_method_runs_with_its_words(tmp_path):
-    settings = study.all_settings(
-        (*WORDS, "rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1"), ONE_EPSILON
-    )
-    trials = [
-        Trial(setting, next(setting.grid(ONE_EPSILON, 3)), 0)
-        for setting in settings
-        if setting.unit != RECORD
-    ]
-    runs = study.run(trials, tmp_path)
+    words = (*WORDS, "rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1")
+    settings = study.all_settings(words, ONE_EPSILON)
+    tried = tuple(setting.tried for setting in settings if setting.unit != RECORD)
+    request = Request(tried, words, math.inf, (0,), (), tmp_path)
+    runs = [run for [run] in chosen_and_reported(request)[1].values()]
     assert len(runs) == len(METHODS)
-    assert all(run is not None and np.isfinite(run.final("train_loss")) for run in runs)
+    assert all(np.isfinite(run.final("train_loss")) for run in runs)
     variants = [method for method in METHODS if " with " in method.name]
     assert (
         len({run.status.label for run in runs}) == len(METHODS) - len(variants) + 1

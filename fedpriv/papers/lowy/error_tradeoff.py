@@ -53,18 +53,16 @@ def method_sweeps(local_steps: Mapping[str, int], phases: Mapping[str, str]) -> 
     }
 
 
-def figure(name: str, sweeps: Mapping[str, Sweeps], title: Title) -> Callable[[Path, str], None]:
-    """A function that runs the sweeps of an experiment below a folder, and draws them."""
-
-    def make(folder: Path, profile: str) -> None:
-        for place, words in sweeps[profile].items():
-            if not (folder / place).exists():
-                words = ("hydra/launcher=side_by_side", *words)
-                # A run that diverges fails, and its settings are not chosen.
-                run_experiment(name, folder / place, profile, *words, allow_failed_runs=True)
-        draw(folder, title=title)
-
-    return make
+def figure(
+    folder: Path, profile: str, *, name: str, sweeps: Mapping[str, Sweeps], title: Title
+) -> None:
+    """Run the sweeps of an experiment below a folder, and draw them."""
+    for place, words in sweeps[profile].items():
+        if not (folder / place).exists():
+            words = ("hydra/launcher=side_by_side", *words)
+            # A run that diverges fails, and its settings are not chosen.
+            run_experiment(name, folder / place, profile, *words, allow_failed_runs=True)
+    draw(folder, title=title)
 
 
 def draw(folder: Path, *, title: Title) -> Figure:

@@ -41,19 +41,17 @@ def femnist_words() -> tuple[str, ...]:
     return () if LeafFolder(femnist.NAME, None).exists else ("data=mnist_writers",)
 
 
-def methods(name: str, words: Callable[[], tuple[str, ...]] = tuple) -> Callable[[Path, str], None]:
-    """A function that runs the sweep of each method below a folder, and draws them.
+def methods(
+    folder: Path, profile: str, *, name: str, words: Callable[[], tuple[str, ...]] = tuple
+) -> None:
+    """Run the sweep of each method below a folder, and draw them.
 
     name: of the experiment.
-    words: returns further overrides when the function runs.
+    words: returns further overrides.
     """
-
-    def make(folder: Path, profile: str) -> None:
-        for method, own in METHODS.items():
-            run_experiment(name, folder / method, profile, *words(), *own)
-        draw(find_runs([folder]), folder)
-
-    return make
+    for method, own in METHODS.items():
+        run_experiment(name, folder / method, profile, *words(), *own)
+    draw(find_runs([folder]), folder)
 
 
 def by_iterations(folder: Path, profile: str) -> None:

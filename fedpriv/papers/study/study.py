@@ -12,25 +12,25 @@ For each unit, the methods are compared with one method that was named beforehan
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedpriv.accountants.events import RELEASED_MODEL, SERVER
-from fedpriv.errors import FedprivError
+from fedpriv.comparisons.request import Method as Compared
+from fedpriv.comparisons.request import Request
+from fedpriv.comparisons.trials import Choice, chosen_and_reported
 from fedpriv.papers.study.methods import METHODS, Method
 from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.table import table_of, write
-from fedpriv.reports.finished_runs import Run, print_to_stderr, read_run
+from fedpriv.reports.finished_runs import Run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.settings.compose import CommandLine, each_job, one_experiment
-from fedpriv.settings.words import conf_dir
+from fedpriv.settings.compose import one_experiment
 
 CONCURRENT_RUNS = 128
 
@@ -68,53 +68,25 @@ class StudySetting:
 
     method: the method.
     unit: that is protected.
-    epsilon: of the unit; None for a non-private method.
-    words: overrides, except step size, clip and seed.
+    epsilon: of the unit; inf for a non-private method.
+    tried: its overrides, with its noise, and the grid of step sizes and clips.
     """
 
     method: Method
     unit: str
-    epsilon: float | None
-    words: tuple[str, ...]
-
-    def grid(self, profile: StudyProfile, silos: int) -> Iterator[tuple[str, ...]]:
-        """The overrides of every step size and clip; a non-private method has no clip."""
-        clips = profile.clips if self.method.private else (1.0,)
-        for rate, clip in itertools.product(profile.rates, clips):
-            yield (*self.method.rate(rate, silos), *self.method.clip(clip))
+    epsilon: float
+    tried: Compared
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One run of a setting.
-
-    setting: the setting.
-    tuning: overrides of step size and clip.
-    seed: of the run.
-    """
-
-    setting: StudySetting
-    tuning: tuple[str, ...]
-    seed: int
-
-    @property
-    def words(self) -> list[str]:
-        return [*self.setting.words, *self.tuning, f"seed={self.seed}"]
-
-
-def figure(name: str, *, title: str) -> Callable[[Path, str], None]:
-    """A function that runs a study below a folder, and writes study.csv and figure.png there.
+def figure(folder: Path, profile: str, *, name: str, title: str) -> None:
+    """Run a study below a folder, and write study.csv and figure.png there.
 
     name: of the experiment.
     title: of the figure.
     """
-
-    def make(folder: Path, profile: str) -> None:
-        table = study((f"experiment={name}",), folder, PROFILES[profile])
-        write(table, folder / "study.csv")
-        draw(table, folder / "figure.png", title=title)
-
-    return make
+    table = study((f"experiment={name}",), folder, PROFILES[profile])
+    write(table, folder / "study.csv")
+    draw(table, folder / "figure.png", title=title)
 
 
 def study(
@@ -124,91 +96,43 @@ def study(
     methods: Sequence[Method] = METHODS,
 ) -> pd.DataFrame:
     """Run a study of `methods` below a folder; returns its table."""
-    silos = one_experiment(*words, *methods[0].words, "seed=0").federation.n_silos
     settings = list(all_settings(words, profile, methods))
-    tried = [
-        Trial(setting, tuning, seed)
-        for setting in settings
-        for tuning in setting.grid(profile, silos)
-        for seed in profile.choosing
-    ]
-    chosen = choose(tried, run(tried, folder / "choosing"))
-    final = [
-        Trial(setting, chosen[setting][0], seed) for setting in settings for seed in profile.final
-    ]
-    ended = list(zip(final, run(final, folder / "final")))
-    rows = []
-    for setting in settings:
-        here = [found for trial, found in ended if trial.setting == setting and found is not None]
-        if not here:
-            raise FedprivError(
-                f"{setting.method.name} for a {setting.unit}, epsilon {setting.epsilon}: no run "
-                "finished"
-            )
-        rows.append(summarise(setting, *chosen[setting], here))
-    return table_of(rows)
+    request = Request(
+        tuple(setting.tried for setting in settings),
+        words,
+        math.inf,
+        profile.final,
+        profile.choosing,
+        folder,
+        metric="train_loss",
+        at_once=CONCURRENT_RUNS,
+    )
+    choices, runs = chosen_and_reported(request)
+    names = [setting.tried.name for setting in settings]
+    return table_of(
+        [summarise(one, choices[name], runs[name]) for one, name in zip(settings, names)]
+    )
 
 
 def all_settings(
     words: tuple[str, ...], profile: StudyProfile, methods: Sequence[Method] = METHODS
 ) -> Iterator[StudySetting]:
-    """Every method at every unit and epsilon, with its noise."""
-    for method in methods:
-        for unit, further in method.units.items():
-            for epsilon in profile.epsilons if method.private else (None,):
-                noise = () if epsilon is None else method.noise(words, unit, epsilon)
-                yield StudySetting(method, unit, epsilon, (*words, *method.words, *further, *noise))
-
-
-def run(trials: Sequence[Trial], folder: Path) -> list[Run | None]:
-    """Run trials side by side in this process; returns each trial's finished run.
-
-    A run that fails, as one that diverges does, is reported on stderr and is None. A run that is
-    already in the folder is not repeated.
-    """
-    from fedpriv.sweeps.side_by_side import Job, SideBySide
-
-    line = CommandLine(["hydra/launcher=side_by_side"], True, None)
-    jobs: list[Job] = []
-    by_method = itertools.groupby(trials, key=lambda one: (one.setting.method, one.setting.unit))
-    for _, alike in by_method:
-        composed = each_job(line, conf_dir(), (trial.words for trial in alike))
-        jobs += [
-            Job.of(config, number, folder) for number, config in enumerate(composed, len(jobs))
-        ]
-    try:
-        SideBySide(CONCURRENT_RUNS).launch(jobs)
-    except FedprivError as error:
-        if all(job.failure is not None for job in jobs):
-            raise
-        print_to_stderr(str(error))
-    return [None if job.failure is not None else read_run(job.folder) for job in jobs]
-
-
-def choose(
-    trials: Sequence[Trial], runs: Sequence[Run | None]
-) -> dict[StudySetting, tuple[tuple[str, ...], float]]:
-    """The tuning of each setting with the least mean training loss, and this loss.
-
-    The loss of a failed run is infinite.
-    """
-    losses: dict[StudySetting, dict[tuple[str, ...], list[float]]] = {}
-    for trial, found in zip(trials, runs, strict=True):
-        loss = math.inf if found is None else found.final("train_loss")
-        by_tuning = losses.setdefault(trial.setting, {})
-        by_tuning.setdefault(trial.tuning, []).append(math.inf if math.isnan(loss) else loss)
-    return {
-        setting: min(
-            ((tuning, float(np.mean(each))) for tuning, each in tried.items()),
-            key=lambda pair: pair[1],
+    """Every method at every unit and epsilon, with its noise and the grid of all methods; a
+    non-private method has no clip."""
+    silos = one_experiment(*words, *methods[0].words, "seed=0").federation.n_silos
+    for method, unit in [(one, unit) for one in methods for unit in one.units]:
+        clips = profile.clips if method.private else (1.0,)
+        grid = tuple(
+            (*method.rate(rate, silos), *method.clip(clip))
+            for rate, clip in product(profile.rates, clips)
         )
-        for setting, tried in losses.items()
-    }
+        for epsilon in profile.epsilons if method.private else (math.inf,):
+            own = (*method.words, *method.units[unit], *method.noise(words, unit, epsilon))
+            tried = Compared(f"{method.name}, {unit}, {epsilon:g}", own, grid)
+            yield StudySetting(method, unit, epsilon, tried)
 
 
-def summarise(
-    setting: StudySetting, tuning: tuple[str, ...], loss: float, runs: Sequence[Run]
-) -> dict[str, Any]:
+def summarise(setting: StudySetting, choice: Choice, runs: Sequence[Run]) -> dict[str, Any]:
     """The row of a setting's final runs. Epsilons are the largest over seeds."""
     certified = server = math.inf
     if setting.method.private:
@@ -222,15 +146,15 @@ def summarise(
         "method": setting.method.name,
         "paper": setting.method.paper,
         "protects": setting.method.unit,
-        "epsilon": setting.epsilon if setting.epsilon is not None else math.inf,
+        "epsilon": setting.epsilon,
         "certified": certified,
         "server": server,
         "claimed": max(claimed_epsilon(run, setting.unit) for run in runs),
         "errors": tuple(1 - run.final(run.status.metric) for run in runs),
         "losses": tuple(run.final("loss") for run in runs),
         "seeds": tuple(run.seed for run in runs),
-        "train_loss": loss,
-        "settings": " ".join(tuning),
+        "train_loss": math.nan if choice.mean is None else choice.mean,
+        "settings": " ".join(choice.setting),
         "delta": runs[0].status.delta,
         "rounds": runs[0].rounds,
         "records": max(run.status.records for run in runs),

@@ -27,7 +27,6 @@ from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.ledger.results import measurement
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.reports.canvas import Axes, Figure, plt, save
-from fedpriv.reports.number_table import write_records
 from fedpriv.rounds.query import SiloReport
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
@@ -173,11 +172,17 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
     return pair, encryption, time.perf_counter() - since
 
 
-def run(name: str, folder: Path, profile: str) -> pd.DataFrame:
-    """Run the jobs of an experiment one by one; write protocol_time.csv into a folder."""
-    rows = list(measured(f"experiment={name}", *profile_words(name, profile)))
-    write_records(folder / "protocol_time.csv", rows)
-    return pd.DataFrame(rows)
+def figure(
+    folder: Path, profile: str, *, name: str, draw: Callable[[pd.DataFrame, Path], None]
+) -> None:
+    """Run the jobs of an experiment one by one; write protocol_time.csv and figure.png into a
+    folder.
+
+    draw: `phases` or `growth`.
+    """
+    table = pd.DataFrame(measured(f"experiment={name}", *profile_words(name, profile)))
+    table.to_csv(folder / "protocol_time.csv", index=False)
+    draw(table, folder / "figure.png")
 
 
 def measured(*words: str) -> Iterator[dict[str, Any]]:
