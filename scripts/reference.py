@@ -160,7 +160,7 @@ def _group(group: str) -> Iterator[str]:
 
 
 def _section(group: str, file: Path) -> Section:
-    """A file that changes keys of another one shows only these."""
+    """A file that changes keys of another one shows only these, in a row where it says why."""
     values = _loaded(file)
     component = values.get(group, values) if group == "data" else values
     bases = [
@@ -170,7 +170,10 @@ def _section(group: str, file: Path) -> Section:
     about, meanings = [], _inherited(own)
     if bases:
         base = CONF / group / f"{bases[0]}.yaml"
-        about.append(f"As `{group}={base.stem}`{', but:' if own else '.'}")
+        said = _comments(file)
+        changed = {key: own.pop(key) for key in [*own] if key not in said}
+        but = f", but {_words(changed)}" if changed else ", but" if own else ""
+        about.append(f"As `{group}={base.stem}`{but}{':' if own else '.'}")
         meanings |= _comments(base)
     cls = _class(component.get("_target_") or _loaded(base)["_target_"])
     if "_target_" in component:
