@@ -56,12 +56,12 @@ class Section:
 
     name: of the file.
     about: sentences above the table.
-    rows: of the table.
+    rows: key, default and meaning.
     """
 
     name: str
     about: tuple[str, ...]
-    rows: tuple[str, ...]
+    rows: tuple[tuple[str, str, str], ...]
 
 
 def main() -> None:
@@ -116,7 +116,7 @@ def _options() -> Iterator[str]:
     meanings = _comments(file)
     yield from TABLE
     for field in fields(RunOptions):
-        yield _row(field.name, values[field.name], meanings.get(field.name, ""))
+        yield _row(field.name, typed(values[field.name]), _cell(meanings.get(field.name, "")))
 
 
 def _presets() -> Iterator[str]:
@@ -141,22 +141,33 @@ def _words(values: Values) -> str:
 
 
 def _group(group: str) -> Iterator[str]:
-    """A section for each file; a row that an earlier section has is named with a link to it."""
-    first: dict[str, str] = {}
+    """A section for each file. What an earlier section says is a link to it, with the default where
+    that differs."""
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    told: dict[str, str] = {}
     for file in sorted((CONF / group).glob("*.yaml")):
         section = _section(group, file)
         yield f"## {group}={section.name}\n"
-        yield from (f"{text}\n" for text in section.about)
+        for text in section.about:
+            name = told.setdefault(text, section.name)
+            yield f"{text if name == section.name else f'As {_link(group, name)}.'}\n"
         earlier: dict[str, list[str]] = {}
-        for row in section.rows:
-            if row in first:
-                earlier.setdefault(first[row], []).append(row.split("`")[1])
+        own: list[str] = []
+        for key, default, meaning in section.rows:
+            name, usual = first.setdefault((key, meaning), (section.name, default))
+            if name == section.name:
+                own.append(_row(key, default, meaning))
+            else:
+                value = "" if default == usual else f"={default[1:-1]}"
+                earlier.setdefault(name, []).append(f"`{key}{value}`")
         for name, keys in earlier.items():
-            listed = ", ".join(f"`{key}`" for key in keys)
-            yield f"As in [{group}={name}](#{group}{name}): {listed}.\n"
-        if own := [row for row in section.rows if row not in first]:
+            yield f"As in {_link(group, name)}: {', '.join(keys)}.\n"
+        if own:
             yield from (*TABLE, *own, "")
-        first |= dict.fromkeys(own, section.name)
+
+
+def _link(group: str, name: str) -> str:
+    return f"[{group}={name}](#{group}{name})"
 
 
 def _section(group: str, file: Path) -> Section:
@@ -180,7 +191,7 @@ def _section(group: str, file: Path) -> Section:
         about.insert(0, _about(cls))
     meanings |= _comments(file)
     rows = (
-        _row(key, value, meanings.get(key) or from_docstring(cls, key))
+        (key, typed(value), _cell(meanings.get(key) or from_docstring(cls, key)))
         for key, value in own.items()
     )
     return Section(file.stem, tuple(about), tuple(rows))
@@ -204,8 +215,8 @@ def _about(cls: type[Any]) -> str:
     return " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
 
 
-def _row(key: str, default: object, meaning: str) -> str:
-    return f"| `{key}` | {typed(default)} | {_cell(meaning)} |"
+def _row(key: str, default: str, meaning: str) -> str:
+    return f"| `{key}` | {default} | {meaning} |"
 
 
 def typed(value: object) -> str:
