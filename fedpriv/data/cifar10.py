@@ -153,7 +153,7 @@ def _official(path: Path) -> tuple[Part, Part]:
         content = unpacked.read(ALL_BYTES + 1)
     if len(content) > ALL_BYTES:
         raise ValueError(f"it unpacks to more than {ALL_BYTES} bytes")
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+    with tarfile.open(None, "r:", io.BytesIO(content)) as archive:
 
         def read(name: str) -> bytes:
             member = archive.getmember(f"{version.folder}/{name}")

@@ -44,8 +44,12 @@ def utility_rows(params: np.ndarray, on: Evaluation, *, references: bool) -> lis
     for part, chosen in {ALL: np.ones(len(on.test), dtype=bool), **on.parts}.items():
         if not chosen.any():
             continue
-        scores = {name: on.final_scores(one, chosen) for name, one in outputs.items()}
-        for metric in scores[MODEL]:
+        scores = {
+            name: on.final_scores(one, chosen)
+            for name, one in outputs.items()
+            if np.isfinite(one[chosen]).all()  # a model may be finite where its outputs overflow
+        }
+        for metric in scores.get(MODEL, {}):
             values = {name: scores.get(name, {}).get(metric) for name in (MODEL, *REFERENCES)}
             known = {name: None if _undefined(one) else one for name, one in values.items()}
             rows.append({"part": part, "records": int(chosen.sum()), "metric": metric, **known})

@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from fedpriv.errors import ConfigError
 from fedpriv.models import Model
@@ -37,7 +38,10 @@ MIXING = ["resnet18"]
 
 
 def model(name) -> Model:
-    return instantiate(yaml.safe_load((CONF / f"{name}.yaml").read_text()))
+    usual = OmegaConf.load(CONF.parent / "config.yaml").preset
+    return instantiate(
+        OmegaConf.create({"preset": usual, "model": OmegaConf.load(CONF / f"{name}.yaml")}).model
+    )
 
 
 def test_every_configuration_is_tested():

@@ -278,7 +278,8 @@ def test_a_model_that_is_wrong_about_its_size_is_refused(outside):
     from fedpriv.errors import ConfigError
     from fedpriv.runtime import prepare
 
-    exp = experiment("model._target_=outside.rest.WrongSize", "~model.bias", "+model.width=8")
+    other = "~model.bias", "~model.zero"
+    exp = experiment("model._target_=outside.rest.WrongSize", *other, "+model.width=8")
     with pytest.raises(
         ConfigError,
         match=r"model=WrongSize: size\(\) says 66 parameters, and build\(\) creates 266",

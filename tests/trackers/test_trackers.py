@@ -150,7 +150,7 @@ def test_one_that_cannot_be_reached_at_the_start_is_said_before_a_round(tmp_path
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])
 def test_what_is_not_installed_is_named_with_its_extra(name, monkeypatch):
     monkeypatch.setattr("fedpriv.settings.experiment.find_spec", lambda package: None)
-    with pytest.raises(ConfigError, match=rf"tracker={name}: .*fedpriv\[{name}\]"):
+    with pytest.raises(ConfigError, match=rf"tracker={name}: .*pip install .*\[{name}\]"):
         world(name)
 
 
