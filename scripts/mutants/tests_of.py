@@ -16,7 +16,6 @@ SOURCES = (
     "fedpriv/rounds/contributors.py",
     "fedpriv/rounds/plan.py",
     "fedpriv/rounds/query.py",
-    "fedpriv/rounds/contributors.py",
     "fedpriv/aggregation",
     "fedpriv/crypto",
     "fedpriv/parties",
@@ -89,16 +88,38 @@ FURTHER = (
     ),
     (
         "fedpriv/certificates/sampling.py",
-        "certificates/test_sampling.py certificates/test_derive.py conformance/test_sensitivity.py",
+        "certificates/test_sampling.py certificates/test_derive.py conformance/test_sensitivity.py "
+        "papers/test_lowy_counterexamples.py",
     ),
     (
         "fedpriv/certificates/*",
-        "certificates/test_derive.py algorithms/test_dp_erm.py "
+        "certificates/test_derive.py certificates/test_careless_methods.py "
+        "certificates/test_ranges.py certificates/test_correlated_noise.py "
+        "algorithms/test_dp_erm.py "
         "algorithms/test_cdp_fedavg.py algorithms/test_noisy_gradients.py "
         "algorithms/test_uldp_group.py",
     ),
-    ("fedpriv/rounds/contributors.py", "certificates/test_derive.py algorithms/test_uldp.py"),
-    ("fedpriv/rounds/contributors.py", "algorithms/test_uldp.py conformance/test_aggregations.py"),
+    (
+        "fedpriv/rounds/contributors.py",
+        "rounds/test_weighting.py certificates/test_derive.py algorithms/test_uldp.py "
+        "certificates/test_correlated_noise.py algorithms/test_fedprox.py",
+    ),
+    (
+        "fedpriv/rounds/local_job.py",
+        "rounds/test_local_job.py aggregation/test_noised_sum.py runtime",
+    ),
+    ("fedpriv/claims/importers/*", "claims/importers claims/test_command.py"),
+    (
+        "fedpriv/claims/recording/*",
+        "claims/recording/test_opacus_steps.py claims/recording/test_flower_updates.py",
+    ),
+    ("fedpriv/claims/command.py", "claims/test_command.py claims/importers"),
+    (
+        "fedpriv/claims/*",
+        "claims/test_limits_of_claims.py claims/test_certificates.py claims/test_reading.py "
+        "claims/test_shared_seeds.py claims/test_own_epsilons.py claims/test_court.py "
+        "claims/test_independent_judge.py claims/test_command.py",
+    ),
     ("fedpriv/runs/journal.py", "runs/test_resumed_state.py"),
     ("fedpriv/runs/checkpoint.py", "runs/test_resumed_state.py"),
     (
@@ -107,7 +128,8 @@ FURTHER = (
     ),
     (
         "fedpriv/rounds/plan.py",
-        "aggregation/private_weighting/test_private_weighting_certificates.py runtime",
+        "aggregation/private_weighting/test_private_weighting_certificates.py runtime "
+        "algorithms/test_uldp_group.py",
     ),
     (
         "fedpriv/runtime/prepare.py",

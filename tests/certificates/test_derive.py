@@ -24,9 +24,10 @@ from fedpriv.certificates.noise import (
     Steps,
     SumNoise,
 )
-from fedpriv.certificates.request import Request, Target
+from fedpriv.certificates.request import Request, Target, turn_of
 from fedpriv.certificates.sampling import OnePass, Poisson, WithoutReplacement
 from fedpriv.data.stability import DRAWN_BY_PLACE, OF_EACH_USER, Stability, truncation
+from fedpriv.encoding.fixed_point import FixedPoint
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.contributors import (
@@ -105,6 +106,11 @@ MULTIPLIERS = {
     "noise for two bounds a silo": (plan(MODEL), TWICE, Silos(), USER, (1,)),
     "a replaced user": (plan(MODEL), SumNoise(), Users(), Target("user", REPLACE), (1 / 2,)),
     "a replaced record": (plan(MODEL), SumNoise(), RecordVectors(), RECORD, (1 / 2,)),
+    # Only the record's own silo hides it, by a quarter of the variance.
+    "a record among silos that collude": (
+        *(plan(replace(SILO, own_shares=3)), SumNoise(), RecordVectors(), RECORD),
+        (1 / 2 / 2,),
+    ),
     # Its user's vector moves from one end of the ball to the other, sampled or not.
     "a record that leaves a user with others": (
         *(plan(MODEL), SumNoise(), Users(), Target("record", ADD_REMOVE)),
@@ -231,6 +237,33 @@ def test_dp_sgd_shows_everybody_the_same():
         assert event.group_size == 8
 
 
+def test_all_records_of_a_users_draws_are_the_group():
+    """A user keeps four records in two draws of two: all four may differ."""
+    made = truncated(plan(MODEL), 4)
+    made = replace(made, federation=replace(made.federation, records_per_draw=2))
+    request = Request(DpSgdNoise(lambda records: (records // 10, 0.1)))
+    found = events(made, request, Silos(), Target("user", ADD_REMOVE, 2))
+    assert {event.group_size for event in found.values()} == {4}
+    assert not _fails(found, "user")
+
+
+@pytest.mark.parametrize("turns", [2, 3])
+def test_a_user_in_turn_is_charged_for_one_message_in_its_own_rounds_only(turns):
+    made = plan(MODEL)
+    encoding = FixedPoint(32, 128.0, 4)
+    parameters = replace(made.parameters, encoding=encoding)
+    made = replace(made, query_parameters={"update": parameters})
+    request = Request(SumNoise())
+    [always] = queries(made, request, Users(), USER)[0].events
+    moved = 1 + encoding.shift(5)  # rounding adds to the sensitivity once
+    assert always.certified.noise_multiplier == pytest.approx(NOISE / moved, rel=1e-12)
+    for round in range(1, 2 * turns + 1):
+        [query] = queries(made, request, Users(turns=turns), USER, round=round)
+        [event] = query.events
+        assert turn_of(event.scope) == (round - 1) % turns
+        assert event.certified == always.certified
+
+
 @pytest.mark.parametrize(
     ("observer", "unit", "why"),
     [
@@ -264,6 +297,9 @@ def test_assumptions_of_all_who_have_some_are_in_every_event():
         assert event.claimed == GaussianDpEvent(7.0)
     system = events(plan(system=True), request, Users(), unit)
     assert all(e.assumptions[0] == "integer noise, exactly sampled" for e in system.values())
+    # There each user trains alone; and if one comes for another, there are as many rows.
+    replaced = events(plan(), request, Users(), Target("user", REPLACE))
+    assert all(ROUNDED_ALIKE not in e.assumptions for e in (*system.values(), *replaced.values()))
 
 
 class Author:

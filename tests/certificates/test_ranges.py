@@ -20,7 +20,7 @@ from fedpriv.rounds.plan import Federation
 from fedpriv.util.streams import Streams
 
 RECORDS = 3
-FEDERATION = Federation(300, 100, 1, (RECORDS,) * 100)
+FEDERATION = Federation(300, 100, 1, (1, *(RECORDS,) * 99))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def test_a_grid_too_coarse_for_a_share_is_refused_whoever_wrote_the_method():
 
 @dataclass(frozen=True)
 class Drawn(Summed):
-    """It draws a batch of two records in each silo."""
+    """It draws a batch of two records in each silo that has so many."""
 
     batches: Batches = field(default_factory=WithoutReplacement)
 
@@ -94,7 +94,10 @@ class Drawn(Summed):
         return (Target("record", self.batches.adjacency),)
 
     def requests(self, round, plan):
-        return (Request(SumNoise(), batches=self.batches, batch_size=lambda records: 2),)
+        def size(records):
+            return min(2, records)
+
+        return (Request(SumNoise(), batches=self.batches, batch_size=size),)
 
 
 def test_a_range_need_not_hold_more_records_than_a_batch():

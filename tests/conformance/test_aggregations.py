@@ -107,7 +107,7 @@ def silent():
 
 @pytest.mark.parametrize(
     ("aggregation", "weighting"),
-    product(AGGREGATIONS, (RecordWeighting(), UniformWeighting())),
+    list(product(AGGREGATIONS, (RecordWeighting(), UniformWeighting()))),
     ids=str,
 )
 def test_equals_the_plain_weighted_sum_in_every_query(aggregation, weighting):

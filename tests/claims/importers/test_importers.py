@@ -142,6 +142,7 @@ OPACUS_FOUND = {
     "releases.0.contributor": "record",
     "releases.0.clip": 1.2,
     "releases.0.times": "unknown",
+    "releases.0.sampling.rule": "poisson",  # Opacus' default
 }
 BOOK = {"cells": [{"cell_type": "code", "source": ["%matplotlib inline\n", OPACUS_TARGET]}]}
 TARGET_FOUND = {
@@ -156,6 +157,7 @@ PFL_FOUND = {
     "releases.0.clip": 0.4,
 }
 OTHER_PFL = {key: value for key, value in PFL.items() if key != "noise_cohort_size"}
+UNCOUNTED_PFL = {key: value for key, value in PFL.items() if key != "population"}
 FLAMBY = "--dp_target_epsilon{0}1.0 --dp_target_delta{0}0.01 --dp_max_grad_norm{0}1.1\n"
 FLAMBY_FOUND = {"claims.0.epsilon": 1.0, "claims.0.delta": 0.01, "releases.0.clip": 1.1}
 PFLLIB = "python main.py -data MNIST -m CNN -algo FedAvg -gr 2000\n"
@@ -177,6 +179,12 @@ FOUND = [
         "baseline.yaml",
         yaml.safe_dump(OTHER_PFL),
         PFL_FOUND | {"releases.0.sampling.rate": pytest.approx(5e-5)},
+        "",
+    ),
+    (
+        "baseline.yaml",
+        yaml.safe_dump(UNCOUNTED_PFL),
+        PFL_FOUND | {"releases.0.sampling.rate": "unknown"},
         "",
     ),
     ("run.sh", "python fed_benchmark.py " + FLAMBY.format(" "), FLAMBY_FOUND, ""),

@@ -112,7 +112,7 @@ def test_a_round_of_a_strategy(strategy):
     assert dict(recording.steps) == {FlowerStep(True, 2.0, 1, 0.5, 0.5): 2}
     [release] = recording.as_data()["releases"]
     assert (release["times"], release["clip"], release["weight"]) == (2, 2.0, 0.5)
-    assert release["noise"]["added_by"] == "server"
+    assert (release["noise"]["added_by"], release["scope"]) == ("server", "all")
     assert release["weights"] == release["sampling"]["rule"] == "unknown"
     assert [claim["unit"] for claim in recording.as_data()["claims"]] == ["client"]
 
