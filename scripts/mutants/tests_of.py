@@ -10,6 +10,7 @@ SOURCES = (
     "fedpriv/accountants",
     "fedpriv/encoding",
     "fedpriv/certificates",
+    "fedpriv/claims",
     "fedpriv/runtime",
     "fedpriv/runs/journal.py",
     "fedpriv/runs/checkpoint.py",
