@@ -169,9 +169,10 @@ class UldpBase(Algorithm):
         # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
         users = self.contributors.whole(plan.federation, query.round)
         expected = self.user_rate * users * len(total.silos)
-        silos = plan.federation.n_silos
-        known = silos if self.contributors.weighting.needs_counts else silos**2
-        rate = known if self.global_lr is None else self.global_lr
+        rate = self.global_lr
+        if rate is None:
+            silos = plan.federation.n_silos
+            rate = silos if self.contributors.weighting.needs_counts else silos**2
         return state.with_params(state.params + rate / expected * total.vector)
 
 

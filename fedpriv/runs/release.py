@@ -94,7 +94,7 @@ def bundle_of(
         task=task.meaning,
         outputs=data.outputs,
         classes=_classes(data, encoding),
-        threshold=0.5,
+        threshold=task.threshold,
         prepared=_prepared(data) if encoding is None else "",
         licence="unknown",
         intended_use=NOT_STATED,
