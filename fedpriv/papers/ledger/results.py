@@ -160,10 +160,9 @@ def _word(
     assert run is not None
     if run.cases[question].beyond:
         return "beyond our certificate"
-    same = all(each.low == each.high == 0 for row in found for each in row)
     methods = (one.first, one.second)
     grid = [run.grid(question, method) for method in methods]
-    if any(grid) and not same and not all(tuned(entry, one, method, here) for method in methods):
+    if any(grid) and not all(tuned(entry, one, method, here) for method in methods):
         return "not run"
     words = {answer(one, row) for row in found}
     robust = not run.open or (len(found) >= VALUES_OF_OPEN and len(words) == 1)
