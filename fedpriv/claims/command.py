@@ -13,9 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from fedpriv.claims.importers.configs import read_arguments, read_nvflare, read_pfl
-from fedpriv.claims.importers.draft import Draft
-from fedpriv.claims.importers.python_code import read_flower, read_python
+from fedpriv.claims.importers.configs import read_arguments, read_flower, read_nvflare, read_pfl
+from fedpriv.claims.importers.draft import RECORD_IT, Draft
 from fedpriv.claims.reading import read
 from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
@@ -27,8 +26,6 @@ from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.printing import say
 
 READERS: dict[str, Callable[[Path], Draft]] = {
-    ".py": read_python,
-    ".ipynb": read_python,
     ".toml": read_flower,
     ".json": read_nvflare,
     ".yaml": read_pfl,
@@ -42,10 +39,10 @@ def read_settings(path: Path) -> Draft:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     if path.is_dir():
-        return read_flower(path) if (path / "pyproject.toml").exists() else read_python(path)
+        path /= "pyproject.toml"
     if path.suffix not in READERS:
         allowed = ", ".join(READERS)
-        raise DataError(f"{path}: cannot import {path.suffix or 'this file'}; allowed: {allowed}")
+        raise DataError(f"{path}: cannot be imported; allowed: {allowed}. Of code, {RECORD_IT}")
     return READERS[path.suffix](path)
 
 

@@ -143,6 +143,59 @@ FURTHER = (
         "runtime algorithms/test_scaffold.py algorithms/test_uldp.py algorithms/test_dp_erm.py",
     ),
     (
+        "fedpriv/algorithms/*",
+        "algorithms/test_uldp.py algorithms/test_uldp_group.py algorithms/test_cdp_fedavg.py "
+        "algorithms/test_dp_erm.py algorithms/test_scaffold.py algorithms/test_participation.py "
+        "algorithms/test_refused_settings.py conformance/test_algorithms.py",
+    ),
+    (
+        "fedpriv/training/*",
+        "training/test_compiled.py training/test_trainers.py training/test_graph.py "
+        "training/test_clipped_sum.py training/test_dp_sgd.py training/test_select.py "
+        "training/test_optimizers.py training/test_users.py training/test_evaluate.py",
+    ),
+    ("fedpriv/data/table/*", "data/table data/test_writers.py"),
+    (
+        "fedpriv/data/*",
+        "data/test_allocate.py data/test_files.py data/test_split.py data/test_stability.py "
+        "conformance/test_data.py conformance/test_allocators.py",
+    ),
+    (
+        "fedpriv/runs/*",
+        "runs/test_resumed_state.py runs/test_checkpoint.py runs/test_status.py "
+        "runs/test_run_folders.py runs/test_targets.py runs/test_identity.py "
+        "runs/test_folders_of_strangers.py runs/test_open_for_resume.py",
+    ),
+    (
+        "fedpriv/audit/*",
+        "audit/test_audit.py audit/test_audit_command.py audit/test_bounds.py "
+        "audit/test_one_run.py audit/test_one_run_guessing.py audit/test_planted_bugs.py",
+    ),
+    *(
+        (
+            f"fedpriv/testing/{name}.py",
+            "testing/test_faults.py testing/test_deaths.py testing/test_tamper.py "
+            "testing/test_schedules.py",
+        )
+        for name in ("faults", "fault_trials", "deaths", "damage", "tamper")
+    ),
+    (
+        "fedpriv/testing/*",
+        "testing/test_check_algorithm.py testing/test_check_stability.py "
+        "testing/test_outside_package.py audit/test_stated_power.py audit/test_planted_bugs.py "
+        "conformance/test_sensitivity.py",
+    ),
+    ("fedpriv/settings/*", "settings test_cli_words.py test_cli_bad_input.py test_cli.py"),
+    (
+        "fedpriv/engines/*",
+        "engines/test_bundles.py engines/test_descriptions.py engines/test_inprocess.py "
+        "conformance/test_engines.py runs/test_lost_parties.py",
+    ),
+    *(
+        (f"fedpriv/{room}/*", room)
+        for room in ("reports", "bundles", "rounds", "comparisons", "sweeps", "models", "util")
+    ),
+    (
         "fedpriv/*",
         "runtime rounds/test_plan.py algorithms/test_uldp.py runs/test_lost_parties.py "
         "runs/test_resumed_state.py",

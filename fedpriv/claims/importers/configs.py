@@ -1,11 +1,13 @@
-"""Configuration files and command lines: pfl-research, NVFlare, FLamby, PFLlib."""
+"""Configuration files and command lines: Flower, pfl-research, NVFlare, FLamby, PFLlib."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fedpriv.claims import schema as s
 from fedpriv.claims.importers import draft
@@ -13,7 +15,24 @@ from fedpriv.claims.plain_yaml import load
 from fedpriv.errors import DataError
 from fedpriv.util.plain_numbers import plain_number
 
+ROUNDS = "num-server-rounds"
 FILTERS = ("SVTPrivacy", "PercentilePrivacy", "ExcludeVars", "GaussianPrivacy")
+
+
+def read_flower(path: Path) -> draft.Draft:
+    """Flower: the run configuration in a `pyproject.toml`. Bounds and noise are in code."""
+    data: Any = draft.parsed(path, tomllib.loads)
+    for key in ("tool", "flwr", "app", "config"):
+        data = data.get(key) if isinstance(data, dict) else None
+    rounds = data.get(ROUNDS) if isinstance(data, dict) else None
+    known = rounds if type(rounds) is int and rounds > 0 else None
+    found = draft.Draft("Flower", [str(path)])
+    found.releases.append(
+        draft.release("average update", scope="all", contributor=s.CLIENT, times=known)
+    )
+    found.unread.append(f"{path}: flwr run --run-config may change {ROUNDS}, if it is here")
+    found.unread.append(f"{path}: bounds and noise are in code; {draft.RECORD_IT}")
+    return found
 
 
 def read_pfl(path: Path) -> draft.Draft:
@@ -92,7 +111,7 @@ def read_nvflare(path: Path) -> draft.Draft:
 def read_arguments(path: Path) -> draft.Draft:
     """FLamby's and PFLlib's command lines: a file with one `python ...` line.
 
-    FLamby gives Opacus a target, see `fedpriv.claims.importers.python_code`; PFLlib adds no noise.
+    FLamby gives Opacus a target; PFLlib adds no noise.
     """
     words = draft.parsed(path, partial(shlex.split, comments=True))
     found = draft.Draft("a command line", [str(path)])

@@ -15,7 +15,7 @@ from fedpriv.util.untrusted_files import read_bytes, require_no_link
 LARGEST_SOURCE = 2**21
 """Bytes of one source file."""
 
-BRANCHED = "stands in a branch or a loop: it may not run, or run several times"
+RECORD_IT = "fedpriv.record() counts what a training does"
 
 
 @dataclass
@@ -102,7 +102,7 @@ def parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         require_no_link(path)
         return parse(read_bytes(path, LARGEST_SOURCE).decode())
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: not read: {reason[:120]}") from error
 
