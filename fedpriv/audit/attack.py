@@ -14,14 +14,12 @@ independent noise, samples and keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.audit.canary import Canaries
 from fedpriv.audit.canary_run import CanaryRun, noiseless, without_randomness
-from fedpriv.rounds.state import State
 from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.observation import (
     Difference,
@@ -85,9 +83,6 @@ class Attack:
     references: what is known of each query beforehand.
     sampling: by observer who does not see the sample, the sampling rate q and the noise s in units
         of a canary's length.
-    resumes: whether each run is killed in its last round and resumed from the last checkpoint, so
-        that observers see that round twice. They take the mean of both, which adds nothing if both
-        are the same bits.
     """
 
     canaries: Canaries
@@ -96,7 +91,6 @@ class Attack:
     quiet_run: CanaryRun | None
     references: dict[Serial, Reference]
     sampling: dict[str, tuple[float, float]]
-    resumes: bool = False
 
     @property
     def length(self) -> float:
@@ -143,29 +137,14 @@ class Attack:
         observers = self.references[min(self.references)].directions
         shape = len(present), len(self.metrics)
         scores = {name: np.zeros(shape) for name in observers}
+        known = {serial: reference.quiet for serial, reference in self.references.items()}
         for number in range(1, self.rounds + 1):
-            runs = [run for run in (self.run, self.quiet_run) if run is not None]
-            checkpoints = [run.prepared.arrays(state) for run in runs]
-            found = list(self._round(number, state))
-            if self.resumes and number == self.rounds:
-                # Both get new keys: a mask serves once.
-                again, *_ = [run.resume(known) for run, known in zip(runs, checkpoints)]
-                repeated = {one.query.serial: one for one in self._round(number, again)}
-                found = [
-                    replace(one, vectors=_mean(one.vectors, repeated[one.query.serial].vectors))
-                    for one in found
-                    if one.query.serial in repeated
-                ]
             adds = np.array([True, *(number == one for one in self.single_rounds)])
-            for difference in found:
+            for difference in observed_round(self.run, self.quiet_run or known, number, state):
                 for name in scores:
                     scores[name] += self._ratios(name, difference)[:, None] * adds
                 state = difference.state
         return present, scores
-
-    def _round(self, number: int, state: State) -> Iterator[Difference]:
-        known = {serial: reference.quiet for serial, reference in self.references.items()}
-        return observed_round(self.run, self.quiet_run or known, number, state)
 
     def _ratios(self, name: str, difference: Difference) -> np.ndarray:
         directions = self.references[difference.query.serial].directions[name]
@@ -180,10 +159,6 @@ class Attack:
         others = (reference.directions[name] for reference in self.references.values())
         most = np.max([(one**2).sum(axis=(1, 2)) for one in others], axis=0)
         return np.asarray(ratios * squares / np.where(most, most, 1.0))
-
-
-def _mean(one: Observations, other: Observations) -> Observations:
-    return {name: (one[name] + other[name]) / 2 for name in one}
 
 
 def _scaled(products: np.ndarray, squares: np.ndarray) -> np.ndarray | None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedpriv.accountants.events import Event
-from fedpriv.audit.canary import FEATURES, Canaries, canary_features, independent_users
+from fedpriv.audit.canary import Canaries, canary_features, independent_users
 from fedpriv.data.allocate import Allocation
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, OwnWeighting
@@ -29,8 +29,6 @@ OTHER_SLOPE = 10.0
 """Slope of opposing units: also above the clip bound, and outweighed by the canary's slope."""
 MAX_SHARED_CANARIES = 32
 """Most canaries in one run."""
-ORDERED_USERS = 16
-"""Other users whose contributions depend on the order of their batches."""
 TRIED_UNITS = 12
 """Units that are tried as canaries where the canary's batch matters."""
 
@@ -88,8 +86,7 @@ def candidates(
     # Of equally promising candidates the first is taken. Opposing units come first because they
     # show twice as much where units share a bound.
     alone = [[_in_every_silo(exp, 1, -OTHER_SLOPE)], [_in_every_silo(exp, 1, 0.0)]]
-    found = [*shared, *alone, *([] if pooled else _with_ordered_batches(exp))]
-    return [[in_group(canaries, user_group) for canaries in group] for group in found]
+    return [[in_group(one, user_group) for one in group] for group in (*shared, *alone)]
 
 
 def _any_loss(exp: Experiment, plan: Plan) -> bool:
@@ -107,32 +104,6 @@ def _in_every_silo(exp: Experiment, canaries: int, other_slope: float) -> Canari
     slopes = np.where(owner >= 0, CANARY_SLOPE, other_slope)
     labels = np.stack([slopes, np.zeros(len(user))], axis=1)
     return _added(exp, user, silo, owner, canary_features(owner, canaries), labels)
-
-
-def _with_ordered_batches(exp: Experiment) -> list[list[Canaries]]:
-    """Other users with two batches in every silo, who end near the minimum of their last batch.
-
-    If the canary's presence changes another user's order, it changes the sum by all of them.
-    """
-    size = getattr(exp.algo, "batch_size", None)
-    rate = getattr(exp.algo, "local_lr", None)
-    if size is None or rate is None:
-        return []
-    silos = exp.allocator.n_silos
-    draws = exp.data.records_per_draw
-    each = -(-2 * size // draws) * draws
-    others = np.repeat(np.arange(1, ORDERED_USERS + 1), each)
-    user = np.tile(np.concatenate([np.zeros(draws, dtype=int), others]), silos)
-    silo = np.repeat(np.arange(silos), draws + len(others))
-    owner = np.where(user == 0, 0, -1)
-    # Each user has its own coordinate, so that their changes do not cancel.
-    x = np.zeros((len(user), FEATURES + ORDERED_USERS))
-    x[user == 0, :FEATURES] = FEATURES**-0.5
-    x[user > 0, FEATURES + user[user > 0] - 1] = 1.0
-    slopes = CANARY_SLOPE * np.random.default_rng(0).standard_normal(len(user))
-    slopes[user == 0] = CANARY_SLOPE
-    labels = np.stack([slopes, np.where(user == 0, 0.0, 1 / rate)], axis=1)
-    return [[_added(exp, user, silo, owner, x, labels)]]
 
 
 def _added(

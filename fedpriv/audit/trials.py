@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def chosen_attack(
         for attack in attacks:
             if attack is not longest:
                 attack.close()
-        bound, error = _promise(longest, effort, len(groups) + 1)
+        bound, error = _promise(longest, effort, len(groups))
         # The best of several small pilots is mostly the luckiest. A later attack must be better
         # beyond doubt.
         if best is None or bound - 2 * error > best[0]:
@@ -100,10 +100,6 @@ def chosen_attack(
         else:
             longest.close()
     assert best is not None
-    if not plan.streams.system:  # with noise of the system a repeated round is charged again
-        resumed = replace(best[1], resumes=True)
-        bound, _ = _promise(resumed, effort, len(groups) + 1)
-        best = max(best, (bound, resumed), key=lambda pair: pair[0])
     return best[1]
 
 
