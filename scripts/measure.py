@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from fedpriv.papers.experiments import run_command
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER, choose
 from fedpriv.reports.finished_runs import find_runs
+from scripts.measured import LOCAL, MINIBATCH, SPIDER, choose
 
 EXPERIMENTS = {12: "lowy/fig5", 25: "lowy/fig4"}
 CHOOSING_SPLITS = "0,1"

@@ -94,7 +94,8 @@ def _index() -> Iterator[str]:
     figures = CONF / "experiment"
     names = sorted(file.relative_to(figures).with_suffix("") for file in figures.rglob("*.yaml"))
     yield "\n`experiment=name` chooses the overrides and the sweep of a figure. The"
-    yield "[papers](../papers/index.md) describe the figures, `fedpriv reproduce` draws them:"
+    yield "[papers](../papers/index.md) describe the figures, `fedpriv reproduce` and"
+    yield "`fedpriv replicate` draw them:"
     yield " ".join(f"`{name.as_posix()}`" for name in names) + "\n"
 
 

@@ -55,7 +55,6 @@ def run_experiment(
     profile: str,
     *words: str,
     profile_of: str | None = None,
-    allow_failed_runs: bool = False,
 ) -> None:
     """Run an experiment as a sweep in a folder.
 
@@ -63,13 +62,12 @@ def run_experiment(
     profile: "quick" or "paper".
     words: further overrides; they replace those of the profile with the same key.
     profile_of: the figure whose quick profile counts; None takes `name`.
-    allow_failed_runs: whether the command may fail, as it does when a run diverges.
 
-    Raises FedprivError when the command fails, unless failed runs are allowed.
+    Raises FedprivError when the command fails.
     """
     shorter = profile_words(profile_of or name, profile)
     usual = (f"experiment={name}", f"hydra.sweep.dir={folder}", *shorter)
     # A key that is given twice would run every job twice.
     by_key = {word.partition("=")[0]: word for word in (*usual, *words)}
-    if run_command(*by_key.values()) and not allow_failed_runs:
+    if run_command(*by_key.values()):
         raise FedprivError(f"experiment={name}: the sweep in {folder} failed")

@@ -3,7 +3,8 @@
 
 Most figures are an experiment (a sweep) and a drawing of its runs. Without names, the command draws
 the figures that need no downloaded data; `all` draws every figure. Results go to
-outputs/<name>/<time>/, with figure.png; outputs/figures/index.html shows the latest of each.
+outputs/<name>/<time>/, with figure.png; outputs/figures/index.html shows the latest of each. The
+figures of Hu et al. and Lowy et al. that methods decide are drawn by `fedpriv replicate`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from fedpriv.data import cifar10
 from fedpriv.errors import FedprivError, require
 from fedpriv.papers import claimed_certified, gallery
 from fedpriv.papers.experiments import quick_profiles, run_experiment
-from fedpriv.papers.hu import noisy_steps, optimality_gap
+from fedpriv.papers.hu import optimality_gap
 from fedpriv.papers.huang import claimed_noise, excess_risk
-from fedpriv.papers.lowy import error_tradeoff
-from fedpriv.papers.lowy.error_tradeoff import Title
 from fedpriv.papers.secured_fl import (
     averaging_error,
     peer_accuracy,
@@ -83,39 +81,6 @@ def silos(config: Mapping[str, Any]) -> str:
     return f"{config['allocator']['n_silos']} silos, {users(config)}"
 
 
-PHASES = {25: {"quick": "1,2", "paper": "1,2,3,4,5"}, 50: {"quick": "1,2", "paper": "1,2,5,10"}}
-"""SPIDER's phase length q, by the number of rounds and by profile."""
-
-
-def lowy(
-    name: str, title: Title, steps: Mapping[str, int], phases: Mapping[str, str]
-) -> FigureMaker:
-    """Methods of Lowy et al.; see `error_tradeoff.method_sweeps`."""
-    sweeps = error_tradeoff.method_sweeps(steps, phases)
-    return partial(error_tradeoff.figure, name=f"lowy/{name}", sweeps=sweeps, title=title)
-
-
-def mnist(name: str, rounds: int, cohort: int) -> FigureMaker:
-    """Lowy et al. on MNIST; Local SGD takes as many steps as MB-SGD's batches have records."""
-    title = f"MNIST odd/even, {cohort} of 25 silos a round, {rounds} rounds"
-    steps = {"quick": 20, "paper": {25: 606, 50: 428}[rounds]}
-    return lowy(name, lambda root: title, steps, PHASES[rounds])
-
-
-def cifar(name: str, rounds: int) -> FigureMaker:
-    """Lowy et al. on CIFAR-10."""
-    steps = {"quick": 5, "paper": {50: 1662, 100: 1175}[rounds]}
-    return lowy(
-        name,
-        lambda root: f"{cifar10.source(root)}, one class a silo, {rounds} rounds",
-        steps,
-        PHASES[50] | {"quick": "2"},
-    )
-
-
-LOGISTIC = "logistic regression on Adult, 10 of 16 devices a round"
-NETWORK = "neural network on Adult, 10 of 16 devices"
-
 FIGURES: dict[str, FigureMaker] = {
     "claimed_certified": claimed_certified.draw,
     "uldp_fl/fig2": group_privacy.draw,
@@ -134,34 +99,8 @@ FIGURES: dict[str, FigureMaker] = {
     "uldp_fl/fig13": record_shares.draw,
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
-    "hu/fig3": from_sweeps(
-        "hu/fig3", draw=noisy_steps.convergence, second="train_loss", title=LOGISTIC
-    ),
-    "hu/fig4": from_sweeps(
-        "hu/fig4", draw=noisy_steps.convergence, second="gradient_norm", title=NETWORK
-    ),
-    "hu/fig5": from_sweeps(
-        "hu/fig5", draw=noisy_steps.comparison, second="train_loss", title=LOGISTIC
-    ),
-    "hu/fig6": from_sweeps(
-        "hu/fig6", draw=noisy_steps.comparison, second="gradient_norm", title=NETWORK
-    ),
-    "hu/fig7": from_sweeps("hu/fig7", draw=noisy_steps.tradeoff, title=LOGISTIC),
-    "hu/fig8": from_sweeps("hu/fig8", draw=noisy_steps.tradeoff, title=NETWORK),
     "huang/excess_risk": excess_risk.draw,
     "huang/claims": from_sweeps("huang/claims", draw=claimed_noise.draw),
-    "lowy/fig4": mnist("fig4", 25, 25),
-    "lowy/fig5": mnist("fig5", 25, 12),
-    "lowy/fig6": cifar("fig6", 50),
-    "lowy/fig7": cifar("fig7", 100),
-    "lowy/fig8": lowy(
-        "fig8",
-        lambda root: "Wisconsin breast cancer, malignant and benign in two silos, 25 rounds",
-        {"quick": 83, "paper": 83},
-        {"quick": "1,2,5", "paper": "1,2,3,4,5"},
-    ),
-    "lowy/fig9": mnist("fig9", 50, 25),
-    "lowy/fig10": mnist("fig10", 50, 12),
     "secured_fl/table1": peer_tables.counts,
     "secured_fl/claims": peer_tables.claims,
     "secured_fl/fig1": peer_groups.partitions,

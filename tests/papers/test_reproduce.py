@@ -9,9 +9,9 @@ from fedpriv.papers.experiments import QuickProfile, quick_profiles
 
 
 def test_a_figure_is_made_where_the_command_is_given(tmp_path):
-    done = run("reproduce", "claimed_certified", cwd=tmp_path)
+    done = run("reproduce", "secured_fl/fig1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    [picture] = (tmp_path / "outputs" / "claimed_certified").glob("*/figure.png")
+    [picture] = (tmp_path / "outputs" / "secured_fl" / "fig1").glob("*/figure.png")
     assert str(picture.relative_to(tmp_path)) in done.stdout
 
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from fedpriv.papers import experiments
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH
 from fedpriv.settings.compose import CommandLine, each_job
 from scripts import measure
+from scripts.measured import LOCAL, MINIBATCH
 
 
 def test_settings_that_are_chosen_alike_are_one_sweep():

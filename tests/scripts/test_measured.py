@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from paper_runs import paper_run
 
-from fedpriv.papers.lowy.method_choice import LOCAL, MINIBATCH, SPIDER
-from scripts.measured import page, rates, read
+from fedpriv.reports.finished_runs import find_runs
+from scripts.measured import LOCAL, MINIBATCH, SPIDER, choose, page, rates, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +53,31 @@ def test_errors_stand_by_silos_noise_and_method():
 def test_a_power_law_is_found():
     text = rates(choices(*((SPIDER, epsilon, 0.2, "certified") for epsilon in (0.75, 3.0, 18.0))))
     assert text.splitlines()[2:] == ["| 12 | SPIDER | -2.00 | 1 to 1 |"]
+
+
+def fake_run(path, name, error, *, loss, seed, **algo):
+    keys = {"_target_": f"fedpriv.algorithms.{name}", "clip": 5, "calibration": "certified"}
+    keys |= {"epsilon": 1.0, "global_lr": 0.1} | algo
+    config = {"seed": seed, "data": {"root": "here"}, "algo": keys}
+    paper_run(path, name, [0.5, 1 - error], loss=loss, epsilons=(1.0, 1.0), config=config)
+
+
+def test_the_settings_with_the_least_training_loss_at_every_split_are_chosen(tmp_path):
+    tried = {
+        "a": ("Spider", 0.3, 0.5, {"variant": "proximal", "phase": 2}),
+        "b": ("Spider", 0.1, 0.6, {"variant": "alternate", "phase": 5}),
+        "c": ("MinibatchSgd", 0.2, 0.2, {}),
+        "d": ("MinibatchSgd", 0.3, float("nan"), {"global_lr": 0.5}),
+    }
+    for place, (name, error, loss, keys) in tried.items():
+        for seed in (0, 1):
+            folder = tmp_path / f"{place}{seed}"
+            fake_run(folder, name, error + 0.1 * seed, loss=loss, seed=seed, **keys)
+    fake_run(tmp_path / "e", "MinibatchSgd", 0.1, loss=0.1, seed=0, global_lr=1.0)  # 1 diverged
+    choices = choose(find_runs([tmp_path]))
+    assert choices["method"].tolist() == [MINIBATCH, SPIDER]
+    assert choices["error"].tolist() == pytest.approx([0.25, 0.35])
+    spider = choices.iloc[1]
+    found = spider[["deviation", "splits", "loss", "mapping", "heterogeneity"]]
+    assert found.tolist() == pytest.approx([0.05 * 2**0.5, 2, 0.5, 1.0, 1.5])
+    assert spider["settings"] == "global_lr=0.1 clip=5 variant=proximal phase=2"
