@@ -21,13 +21,19 @@ from datetime import datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
+
+import pandas as pd
 
 from fedpriv.errors import FedprivError, require
 from fedpriv.papers import claimed_certified, gallery
 from fedpriv.papers.experiments import quick_profiles, run_experiment
 from fedpriv.papers.hu import optimality_gap
 from fedpriv.papers.huang import claimed_noise, excess_risk
+from fedpriv.papers.ledger import figures
+from fedpriv.papers.ledger.command import PROGRAMS
+from fedpriv.papers.ledger.entries import entries
 from fedpriv.papers.secured_fl import (
     averaging_error,
     peer_accuracy,
@@ -36,7 +42,7 @@ from fedpriv.papers.secured_fl import (
     peer_tables,
 )
 from fedpriv.papers.study import study
-from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, protocol_time, record_shares
+from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, record_shares
 from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.words import Parser, near
@@ -54,6 +60,13 @@ def sweeps(
         # The further experiments of a figure have the first one's quick profile.
         run_experiment(name, folder / Path(name).name, profile, profile_of=names[0])
     draw(find_runs([folder]), folder / "figure.png", **options)
+
+
+def counted(folder: Path, profile: str, *, name: str) -> None:
+    """Measure an entry of the ledger without a sweep, and draw it like the ledger."""
+    table = pd.DataFrame(resolve_name(PROGRAMS[name])(say, quick=profile == "quick"))
+    table.to_csv(folder / "measured.csv", index=False)
+    figures.draw(entries()[name], table, folder / "figure.png")
 
 
 def from_sweeps(*names: str, **options: Any) -> FigureMaker:
@@ -94,8 +107,8 @@ FIGURES: dict[str, FigureMaker] = {
     ),
     "uldp_fl/fig10": uldp("fig10", title="creditcard, sampled users", row_title=users),
     "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", row_title=users),
-    "uldp_fl/fig11": partial(protocol_time.figure, name="uldp_fl/fig11", draw=protocol_time.phases),
-    "uldp_fl/fig12": partial(protocol_time.figure, name="uldp_fl/fig12", draw=protocol_time.growth),
+    "uldp_fl/fig11": partial(counted, name="uldp_fl/fig11"),
+    "uldp_fl/fig12": partial(counted, name="uldp_fl/fig12"),
     "uldp_fl/fig13": record_shares.draw,
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
@@ -114,7 +127,7 @@ FIGURES: dict[str, FigureMaker] = {
     "secured_fl/fig3_cifar10": partial(peer_accuracy.methods, name="secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
     "secured_fl/fig5": peer_accuracy.by_iterations,
-    "secured_fl/fig6": peer_groups.count_partitions,
+    "secured_fl/fig6": partial(counted, name="secured_fl/fig6"),
     "secured_fl/leakage": peer_leakage.draw,
     "study/breast_cancer": partial(
         study.figure,

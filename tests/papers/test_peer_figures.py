@@ -8,6 +8,7 @@ from paper_runs import paper_run
 
 from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
 from fedpriv.aggregation.admm.penalty import Penalty
+from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.secured_fl import (
     averaging_error,
     peer_accuracy,
@@ -52,17 +53,17 @@ def test_leakage_is_the_specifications_table_for_one_peer_of_nine():
     assert worst[2][3:] == [7, 7, 7, 7]
 
 
-def test_the_table_of_partitions(tmp_path, monkeypatch):
+def test_no_run_finds_more_partitions_than_there_can_be(tmp_path, monkeypatch):
     monkeypatch.setattr(peer_groups, "NUMBERS", {3: range(9, 16, 6), 4: range(16, 17)})
-    peer_groups.count_partitions(tmp_path, "quick")
-    head, *rows = table(tmp_path / "partitions.csv")
-    assert head[:4] == ["group size", "peers", "bound", "designs"]
-    assert [row[:4] for row in rows] == [
-        ["3", "9", "4", "4"],
-        ["3", "15", "7", "7"],
-        ["4", "16", "5", "5"],
-    ]
-    assert all(float(row[5]) <= float(row[4]) <= float(row[3]) for row in rows)
+    FIGURES["secured_fl/fig6"](tmp_path, "quick")
+    head, *rows = table(tmp_path / "measured.csv")
+    counts = {}
+    for row in (dict(zip(head, row)) for row in rows):
+        counts.setdefault(row["place"], []).append(float(row["value"]))
+    most = {"size=3, peers=9": 4, "size=3, peers=15": 7, "size=4, peers=16": 5}
+    assert {place: len(found) for place, found in counts.items()} == dict.fromkeys(most, 2 * 3)
+    assert all(1 <= max(found) <= most[place] for place, found in counts.items())
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_claims_and_counts_are_tables_too(tmp_path, monkeypatch, small_root):

@@ -38,24 +38,3 @@ def test_a_small_job_takes_time_in_every_phase(name, small_root):
     seconds = protocol_time.measure(build(without_hydra(config)))
     assert list(seconds) == [*protocol_time.PHASES, *protocol_time.PHE]
     assert all(spent > 0 for spent in seconds.values())
-
-
-@pytest.mark.parametrize("draw", [protocol_time.phases, protocol_time.growth])
-def test_drawings_are_made_of_the_table(draw, tmp_path):
-    rows = [
-        {
-            "data": "d",
-            "users": users,
-            "silos": 3,
-            "parameters": size,
-            "seed": seed,
-            "phase": phase,
-            "seconds": 0.1 + seed,
-        }
-        for users in (10, 20, 40)
-        for size in (16, 30)
-        for seed in (0, 1)
-        for phase in [*protocol_time.PHASES, *protocol_time.PHE]
-    ]
-    draw(pd.DataFrame(rows), tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000

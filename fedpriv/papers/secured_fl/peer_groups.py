@@ -15,9 +15,8 @@ from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
 from fedpriv.papers.ledger.results import measurement
 from fedpriv.papers.secured_fl.peer_leakage import transcript
 from fedpriv.reports.canvas import Axes, plt, save
-from fedpriv.reports.number_table import write_records
 from fedpriv.topology.design import designed
-from fedpriv.topology.groups import ROLLBACK, RUNS, Partition, most_partitions, randomised
+from fedpriv.topology.groups import ROLLBACK, TRIALS, Partition, randomised
 
 PEERS = 9
 SIZE = 3
@@ -33,21 +32,10 @@ ARROW = {
     "connectionstyle": "arc3,rad=0.12",
 }
 NUMBERS = {3: range(9, 61, 6), 4: range(16, 61, 12)}
-"""Numbers of peers by the size of a group, as in Fig. 6. Designs attain the bound there."""
-QUICK_RUNS = 3
+"""Numbers of peers by the size of a group, as in Fig. 6."""
 DRAWS = 1_000_000
 """Most draws of the authors' program, which has a rollback."""
 COUNTED_RUNS = 3
-CURVES: dict[str, tuple[str, dict[str, Any]]] = {
-    "bound": ("bound", {"color": "0.5", "ls": ":", "lw": 2}),
-    "designs": ("designs", {"color": "C0", "marker": "o", "ms": 5}),
-    "randomised with rollback": (
-        "randomised, with rollback",
-        {"color": "C1", "marker": "s", "ms": 4},
-    ),
-    "randomised as printed": ("randomised, as printed", {"color": "C3", "marker": "^", "ms": 4}),
-}
-"""Legend and style, by the column of the table."""
 
 
 def partitions(folder: Path, profile: str) -> None:
@@ -83,33 +71,16 @@ def messages(folder: Path, profile: str) -> None:
     save(figure, folder / "figure.png")
 
 
-def count_partitions(folder: Path, profile: str) -> None:
-    """Fig. 6: number of partitions by the randomised construction and by designs, and the bound."""
-    runs = RUNS if profile == "paper" else QUICK_RUNS
-    rows: list[dict[str, float]] = []
-    figure, axes = plt.subplots(1, len(NUMBERS), figsize=(10, 4), layout="constrained")
-    for axis, (size, numbers) in zip(axes, NUMBERS.items()):
-        here = [_partition_counts(size, n, runs) for n in numbers]
-        rows += here
-        for column, (label, style) in CURVES.items():
-            x = [row["peers"] for row in here]
-            axis.plot(x, [row[column] for row in here], label=label, **style)
-        axis.set(title=f"groups of {size}", xlabel="peers", ylabel="partitions", ylim=(0, None))
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=8.5)
-    figure.supxlabel(f"randomised constructions: mean of {runs} runs", fontsize=8)
-    save(figure, folder / "figure.png")
-    write_records(folder / "partitions.csv", rows)
-
-
-def count_by_run(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Fig. 6 with the authors' draws: the number of partitions that each run finds."""
+def count_by_run(say: Callable[[str], None], *, quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Fig. 6: the number of partitions that each run finds, with the authors' draws; quick: with
+    fewer."""
+    draws = TRIALS if quick else DRAWS
     for size, n in ((size, n) for size, numbers in NUMBERS.items() for n in numbers):
         say(f"groups of {size}, {n} peers")
         for method, rollback in (("with rollback", ROLLBACK), ("as printed", None)):
             for run in range(COUNTED_RUNS):
                 rng = random.Random(f"{size}/{n}/{run}")
-                found = randomised((size,) * (n // size), rng, rollback=rollback, trials=DRAWS)
+                found = randomised((size,) * (n // size), rng, rollback=rollback, trials=draws)
                 yield measurement(
                     method=method,
                     place=f"size={size}, peers={n}",
@@ -119,30 +90,6 @@ def count_by_run(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
                     value=float(len(found)),
                     certified=math.inf,
                 )
-
-
-def _partition_counts(size: int, n: int, runs: int) -> dict[str, float]:
-    """The table's row for n peers in groups of `size`."""
-    sizes = (size,) * (n // size)
-    with_rollback, printed = (
-        float(
-            np.mean(
-                [
-                    len(randomised(sizes, random.Random(run), rollback=rollback))
-                    for run in range(runs)
-                ]
-            )
-        )
-        for rollback in (ROLLBACK, None)
-    )
-    return {
-        "group size": size,
-        "peers": n,
-        "bound": most_partitions(sizes),
-        "designs": len(designed(n, size)),
-        "randomised with rollback": with_rollback,
-        "randomised as printed": printed,
-    }
 
 
 def _draw_peers(axis: Axes, groups: Partition) -> list[tuple[float, float]]:

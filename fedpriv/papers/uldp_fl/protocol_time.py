@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,11 +21,8 @@ import pandas as pd
 from fedpriv.aggregation.base import SERVER
 from fedpriv.engines.base import Engine, Returned, Sent, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
-from fedpriv.papers.curves import draw_lines
-from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.ledger.results import measurement
 from fedpriv.parties.party import Mail, Memory, PartySpec
-from fedpriv.reports.canvas import Axes, Figure, plt, save
 from fedpriv.rounds.query import SiloReport
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
@@ -47,17 +43,6 @@ BLINDING_STEP = 4
 """Steps of the set-up before this one exchange keys."""
 SLICE = 16
 """Pairs of user and parameter that python-paillier is timed on."""
-USUAL = {"users": 20, "parameters": 16}
-"""The paper's usual values in Fig. 12."""
-LOOKS: dict[str, dict[str, Any]] = {
-    phase: {
-        "label": f"{phase} (once)" if phase in (KEYS, BLINDING) else phase,
-        "color": f"C{PHASES.index(PHE.get(phase, phase))}",
-    }
-    for phase in (*PHASES, *PHE)
-}
-"""Label and colour of each phase."""
-SETTING = ["data", "users", "silos", "parameters"]
 
 
 class TimedEngine(Engine):
@@ -172,19 +157,6 @@ def phe_seconds(key_bits: int) -> tuple[float, float, float]:
     return pair, encryption, time.perf_counter() - since
 
 
-def figure(
-    folder: Path, profile: str, *, name: str, draw: Callable[[pd.DataFrame, Path], None]
-) -> None:
-    """Run the jobs of an experiment one by one; write protocol_time.csv and figure.png into a
-    folder.
-
-    draw: `phases` or `growth`.
-    """
-    table = pd.DataFrame(measured(f"experiment={name}", *profile_words(name, profile)))
-    table.to_csv(folder / "protocol_time.csv", index=False)
-    draw(table, folder / "figure.png")
-
-
 def measured(*words: str) -> Iterator[dict[str, Any]]:
     """Setting and seconds of each job and phase of a command line."""
     for config in compose_jobs(CommandLine.parse(list(words)), conf_dir()):
@@ -193,7 +165,6 @@ def measured(*words: str) -> Iterator[dict[str, Any]]:
         row = {
             "data": config.hydra.runtime.choices.data,
             "users": sizes.n_users,
-            "silos": sizes.n_silos,
             "parameters": sizes.n_parameters,
             "seed": exp.options.seed,
         }
@@ -201,24 +172,24 @@ def measured(*words: str) -> Iterator[dict[str, Any]]:
             yield row | {"phase": phase, "seconds": spent}
 
 
-def hospitals(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Fig. 11 for the ledger: heart disease and TCGA-BRCA, 10 and 100 users.
+def hospitals(say: Callable[[str], None], *, quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Fig. 11: heart disease and TCGA-BRCA, 10 and 100 users; quick: with a single seed.
 
     What the paper calls local training is `TRAINING` and `WEIGHTING` here: it counts a silo's work
     on ciphertexts.
     """
-    return _ledger_rows(("fig11", "0,1,2,3,4"), ("data", "users"), say)
+    return _ledger_rows("fig11", "0" if quick else "0,1,2,3,4", ("data", "users"), say)
 
 
-def growing_sizes(say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Fig. 12 for the ledger: artificial records, 16 to 107 parameters, 10 to 40 users."""
-    return _ledger_rows(("fig12", "0,1"), ("parameters", "users"), say)
+def growing_sizes(say: Callable[[str], None], *, quick: bool = False) -> Iterator[dict[str, Any]]:
+    """Fig. 12: artificial records, 16 to 107 parameters, 10 to 40 users; quick: with a single
+    seed."""
+    return _ledger_rows("fig12", "0" if quick else "0,1", ("parameters", "users"), say)
 
 
 def _ledger_rows(
-    figure: tuple[str, str], keys: tuple[str, ...], say: Callable[[str], None]
+    name: str, seeds: str, keys: tuple[str, ...], say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    name, seeds = figure
     for row in measured(f"experiment=uldp_fl/{name}", "rounds=1", f"seed={seeds}"):
         place = ", ".join(f"{key}={row[key]}" for key in keys)
         say(f"{place}, seed {row['seed']}, {row['phase']}")
@@ -230,63 +201,3 @@ def _ledger_rows(
             metric="seconds",
             value=row["seconds"],
         )
-
-
-def phases(table: pd.DataFrame, out: Path) -> None:
-    """Fig. 11: a group of bars for each data set and number of users."""
-    groups = table.groupby([*SETTING, "phase"], sort=False)["seconds"]
-    means = groups.mean().unstack(sort=False)
-    errors = groups.std(ddof=0).unstack(sort=False)
-    figure, axis = plt.subplots(figsize=(10, 4.8), layout="constrained")
-    width = 0.8 / len(LOOKS)
-    for place, phase in enumerate(LOOKS):
-        bars = axis.bar(
-            np.arange(len(means)) + (place - (len(LOOKS) - 1) / 2) * width,
-            means[phase],
-            width,
-            yerr=errors[phase] if errors[phase].any() else None,
-            **LOOKS[phase],
-            alpha=0.5 if phase in PHE else 1.0,
-            hatch="//" if phase in PHE else None,
-        )
-        axis.bar_label(bars, [f"{height:.2g}" for height in means[phase]], fontsize=6, padding=1)
-    labels = [
-        f"{data}\n{users} users, {silos} silos, {size} parameters"
-        for data, users, silos, size in means.index
-    ]
-    axis.set_xticks(range(len(means)), labels, fontsize=8)
-    axis.set(yscale="log", ylabel="seconds")
-    _finish(figure, [axis], table, out=out)
-
-
-def growth(table: pd.DataFrame, out: Path) -> None:
-    """Fig. 12: seconds against parameters and against users.
-
-    The other number is the paper's usual one in the first row, and the largest in the second.
-    """
-    figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained", sharey=True)
-    looks = {phase: {**LOOKS[phase], "ls": "--" if phase in PHE else "-"} for phase in LOOKS}
-    for column, (x, fixed) in zip(axes.T, (("parameters", "users"), ("users", "parameters"))):
-        for axis, value in zip(column, (USUAL[fixed], table[fixed].max())):
-            here = table[table[fixed] == value]
-            draw_lines(axis, here, x, "seconds", by="phase", looks=looks, marker=".")
-            axis.set(xlabel=x, yscale="log", title=f"{value} {fixed}")
-            axis.set_xticks(sorted(here[x].unique()))
-    for axis in axes[:, 0]:
-        axis.set_ylabel("seconds")
-    _finish(figure, [*axes.flat], table, out=out)
-
-
-def _finish(figure: Figure, axes: Sequence[Axes], table: pd.DataFrame, *, out: Path) -> None:
-    for axis in axes:
-        axis.grid(alpha=0.3, axis="y")
-    legend = axes[0].get_legend_handles_labels()
-    figure.legend(*legend, ncol=4, fontsize=8, loc="outside upper center")
-    seeds = table["seed"].nunique()
-    figure.supxlabel(
-        "seconds a round, but for what happens once; mean over silos and "
-        f"{seeds} seed{'s' * (seeds > 1)}; python-paillier timed on {SLICE} pairs of user and "
-        "parameter and scaled",
-        fontsize=7,
-    )
-    save(figure, out)
