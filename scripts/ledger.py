@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedpriv.papers.ledger import figures, results
@@ -29,7 +30,7 @@ from fedpriv.papers.ledger.entries import (
     of_paper,
 )
 from fedpriv.papers.ledger.results import DECIDING
-from scripts.ledger_comparisons import RESULTS, compared, details
+from scripts.ledger_comparisons import RESULTS, compared, details, ranges
 
 ROOT = Path(__file__).resolve().parents[1]
 TITLES = {
@@ -193,10 +194,24 @@ def gallery() -> str:
     for entry in measured_entries():
         picture = f"../assets/replications/{picture_name(entry)}"
         parts.append(
-            f"## {entry.name}\n\n{entry.place} ([answers]({entry.paper}.md#answers)).\n\n"
-            f"![{entry.name}]({picture})"
+            f"## {entry.name}\n\n{entry.place} ([answers]({entry.paper}.md#answers))."
+            f"{spent(entry)}\n\n![{entry.name}]({picture})"
         )
     return "\n\n".join(parts)
+
+
+def spent(entry: Entry) -> str:
+    """The epsilons of Uldp-FL's methods after the last round; empty for other papers."""
+    table = results.read(results.path(entry.name, RESULTS))
+    rows = table[(table["phase"] == DECIDING) & np.isfinite(table["claimed"])]
+    if entry.paper != "uldp_fl" or rows.empty:
+        return ""
+    parts = []
+    for question, own in rows.groupby("question"):
+        which = "the paper's noise" if question == "curve" else "equal certificates"
+        numbers = (f"{name} {ranges(own, name)}" for name in ("certified", "claimed"))
+        parts.append(f"{which}: {'; '.join(numbers)}")
+    return f" Epsilon after the last round, {'. With '.join(parts)}."
 
 
 def measured_entries() -> list[Entry]:

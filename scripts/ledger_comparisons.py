@@ -22,7 +22,7 @@ RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 def compared() -> str:
     """A row for each comparison that was run, and for each question what it found, and over which
-    settings, where the row above does not say it."""
+    settings."""
     lines = [
         "| entry | the first than the second | curve | conclusion | settings |",
         "| --- " * 5 + "|",
@@ -34,13 +34,10 @@ def compared() -> str:
             over[question] = _settings(entry, question)
             for one in decisions:
                 found.setdefault(_claim(one), {})[question] = _found(one)
-        above = ""
         for claim, cells in found.items():
             shown = (cells.get(question, "") for question in ("curve", "conclusion"))
             settings = "; ".join(dict.fromkeys(over[question] for question in cells))
-            new = "" if settings == above else settings
-            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} | {new} |")
-            above = settings
+            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} | {settings} |")
     return "\n".join(lines)
 
 
@@ -119,20 +116,20 @@ def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:
             f"by {run.chosen_by.replace('_', ' ') or 'what each comparison judges'}: "
             f"{'; '.join(_chosen(deciding, tried))}."
         )
-    parts.append(f"Certified epsilon: {_certified(deciding)}.")
+    parts.append(f"Certified epsilon: {ranges(deciding, 'certified')}.")
     return " ".join(parts)
 
 
-def _certified(deciding: pd.DataFrame) -> str:
-    """The range of the certificates of the runs that decide, for each method."""
-    ends = deciding.groupby("method", sort=False)["certified"].agg(["min", "max"])
-    ranges = {
-        method: " to ".join(dict.fromkeys(f"{end:.3g}" for end in row))
+def ranges(deciding: pd.DataFrame, column: str) -> str:
+    """The range of an epsilon of the runs that decide, for each method."""
+    ends = deciding.groupby("method", sort=False)[column].agg(["min", "max"])
+    found = {
+        method: " to ".join(dict.fromkeys(f"{end:.4g}" for end in row))
         for method, *row in ends.itertuples()
     }
-    if len({*ranges.values()}) == 1:
-        return f"{next(iter(ranges.values()))} for every method"
-    return ", ".join(f"{method} {one}" for method, one in ranges.items())
+    if len({*found.values()}) == 1:
+        return f"{next(iter(found.values()))} for every method"
+    return ", ".join(f"{method} {one}" for method, one in found.items())
 
 
 def _seeds(seeds: Sequence[int]) -> str:

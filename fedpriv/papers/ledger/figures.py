@@ -86,8 +86,8 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
                 axis.set_yscale("log")
             if axis is row[0]:
                 name = [METRICS[metric]]
-                if across == "panel" and questions[1:]:
-                    name.append(_asked(entry, question, here))
+                if across == "panel" and (questions[1:] or _unanswered(entry, question)):
+                    name += _asked(entry, question, here).split(", ")
                 axis.set_ylabel("\n".join(name), fontsize=8)
     for axis, column in zip(axes[0], columns):
         own = table[table["question"] == column]
@@ -144,12 +144,21 @@ def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(one.metric for one in entry.replication.comparisons))
 
 
+def _unanswered(entry: Entry, question: str) -> bool:
+    """Whether runs that were not made by the rule are drawn."""
+    return entry.answers[question].answer == "not run"
+
+
 def _asked(entry: Entry, question: str, rows: pd.DataFrame) -> str:
     """A question as a title."""
+    if np.isinf(rows["certified"]).all() and question != "curve":
+        return "no privacy: every certificate is infinite"
+    if _unanswered(entry, question):
+        noise = "the paper's noise" if question == "curve" else "equal certificates"
+        part = entry.same.get("tuning", "").startswith("part")
+        return ", ".join((noise, "part of the grid" if part else "the earlier rule's settings"))
     if question == "curve":
         return "as in the paper"
-    if np.isinf(rows["certified"]).all():
-        return "no privacy: every certificate is infinite"
     known = entry.replication
     tuned = known and any(
         known.grid(question, name) or len(known.alternatives(question, name)) > 1
