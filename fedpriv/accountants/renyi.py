@@ -37,31 +37,12 @@ _ROUNDING = 1e-13
 
 def convert(orders: tuple[float, ...] | np.ndarray, curve: np.ndarray, delta: float) -> float:
     """The smallest epsilon at `delta` that the Renyi divergences `curve` (shape of `orders`) imply;
-    inf if there is none.
+    inf if there is none."""
+    from dp_accounting.rdp import compute_epsilon
 
-    The result has the same bits as `dp_accounting.rdp.compute_epsilon`, which loops over the
-    orders; a run calls this every round.
-    """
-    if not len(orders) or not np.isfinite(curve).any():
-        return float("inf")
-    if curve.min() < 0:
-        from dp_accounting.rdp import compute_epsilon  # it raises an error with the reason
-
-        return float(compute_epsilon(list(orders), curve.tolist(), delta)[0])
-    gain, cost = _conversion(tuple(orders), delta)
-    epsilons = curve + gain - cost
-    # Such a small divergence bounds delta itself (Bretagnolle and Huber).
-    epsilons[delta**2 + np.expm1(-curve) > 0] = 0.0
-    return max(0.0, float(epsilons[epsilons.argmin()]))
-
-
-@lru_cache(maxsize=64)
-def _conversion(orders: tuple[float, ...], delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Terms to add to a divergence at each order (inf at orders too close to 1 to be stable) and to
-    subtract from it."""
-    gain = [math.log1p(-1 / order) if order > 1.01 else math.inf for order in orders]
-    cost = [math.log(delta * order) / (order - 1) if order > 1 else 0.0 for order in orders]
-    return np.array(gain), np.array(cost)
+    if not np.isfinite(curve).any():
+        return math.inf
+    return float(compute_epsilon(list(orders), curve.tolist(), delta)[0])
 
 
 def rdp_curve(
