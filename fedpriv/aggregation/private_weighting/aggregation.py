@@ -149,7 +149,7 @@ class PrivateWeighting(PrivateWeightingSettings):
         ]
         options = options_to_hide(query.user_rate, self.oblivious)
         if options is not None:
-            offered = federation.n_users * options.offered
+            offered = federation.n_users * options.denominator
             megabytes = offered * self.key_bits / 4 / 1e6
             lines.append(
                 f"oblivious: the server encrypts {offered} numbers a round, {megabytes:.3f} MB "

@@ -9,7 +9,6 @@ queries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -22,20 +21,9 @@ from fedpriv.rounds.query import Query
 MAX_OFFERED = 100
 
 
-@dataclass(frozen=True)
-class Options:
-    """The offers for a user.
-
-    real: a, ciphertexts that hold the inverse; the others hold zero.
-    offered: b, all ciphertexts.
-    """
-
-    real: int
-    offered: int
-
-
-def as_options(rate: float) -> Options:
-    """`rate` as a fraction. Raises ConfigError unless its denominator is at most `MAX_OFFERED`."""
+def as_options(rate: float) -> Fraction:
+    """`rate` as a fraction a / b: for each user the server offers b ciphertexts, of which a hold
+    the inverse and the others zero. Raises ConfigError unless b is at most `MAX_OFFERED`."""
     fraction = Fraction(rate).limit_denominator(MAX_OFFERED)
     if float(fraction) != rate:
         allowed = (
@@ -43,30 +31,30 @@ def as_options(rate: float) -> Options:
             "as 0.25 or 0.3"
         )
         raise ConfigError("algo.user_rate", rate, allowed)
-    return Options(fraction.numerator, fraction.denominator)
+    return fraction
 
 
-def options_to_hide(rate: float, oblivious: bool) -> Options | None:
+def options_to_hide(rate: float, oblivious: bool) -> Fraction | None:
     """The server's offers; None if it may know the sample, or if everybody is in it."""
     return as_options(rate) if oblivious and rate < 1 else None
 
 
-def orders(options: Options, n_users: int, query: Query) -> np.ndarray:
-    """The server's half: (n_users, offered) bool, `real` of every row true."""
+def orders(options: Fraction, n_users: int, query: Query) -> np.ndarray:
+    """The server's half: (n_users, b) bool, a of every row true."""
     drawn = query.streams.secret(query.stream("oblivious order"), query.round).random(
-        n_users * options.offered
+        n_users * options.denominator
     )
-    return np.argsort(drawn.reshape(n_users, options.offered), axis=1) < options.real
+    return np.argsort(drawn.reshape(n_users, options.denominator), axis=1) < options.numerator
 
 
-def choices(options: Options, n_users: int, query: Query, *, seed: bytes) -> list[int]:
-    """The silos' half: a place 0..offered-1 for each user, from the silos' common seed. A seeded
+def choices(options: Fraction, n_users: int, query: Query, *, seed: bytes) -> list[int]:
+    """The silos' half: a place below b for each user, from the silos' common seed. A seeded
     simulation draws it from its own stream, so that the sample repeats."""
     if query.streams.system:
         purpose = digest("private weighting choice", *query.serial)
-        return shared_integers(options.offered, n_users, seed=seed, purpose=purpose)
+        return shared_integers(options.denominator, n_users, seed=seed, purpose=purpose)
     stream = query.streams.generator(query.stream("oblivious choice"), query.round)
-    return [int(place) for place in stream.integers(0, options.offered, n_users)]
+    return [int(place) for place in stream.integers(0, options.denominator, n_users)]
 
 
 def transfer_session(silo: str, query: Query) -> bytes:

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 from gmpy2 import invert
 
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER, HelperProtocol, encoding_of
-from fedpriv.aggregation.private_weighting.sampling import (
-    Options,
-    options_to_hide,
-    orders,
-    transfer_session,
+from fedpriv.aggregation.private_weighting.sampling import options_to_hide, orders, transfer_session
+from fedpriv.aggregation.private_weighting.settings import (
+    CountsRefusedError,
+    PrivateWeightingSettings,
 )
-from fedpriv.aggregation.private_weighting.settings import refuse_none
 from fedpriv.aggregation.private_weighting.weighted_product import multiply
 from fedpriv.aggregation.weighted import COUNTS, KEYS, received_keys
 from fedpriv.crypto.oblivious_transfer import ELEMENT_BYTES, Sender
@@ -31,11 +29,10 @@ from fedpriv.parties.post import Expected, Post, blaming
 from fedpriv.parties.schema import Raw, Table
 from fedpriv.rounds.query import Broadcast, Query, SetUpTask, Total
 
-if TYPE_CHECKING:
-    from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
-
 SEED, REQUESTS, OFFERS = "sealed seed", "requests", "offers"
 """Phases that no other aggregation has."""
+NAMED = 10
+"""Users named in an error."""
 SEALED_SEED = KEY_BYTES + TAG_BYTES
 """Bytes of the sealed common seed."""
 
@@ -80,7 +77,14 @@ class PrivateWeightingServer(HelperProtocol):
         for name in self.silos:
             with blaming(name):
                 totals = [(t + b) % n for t, b in zip(totals, from_bytes(counts[name], n, n_units))]
-        refuse_none(totals)
+        absent = [str(user) for user, total in enumerate(totals) if total == 0]
+        if absent:
+            names = ", ".join(absent[:NAMED]) + (" and others" if len(absent) > NAMED else "")
+            raise CountsRefusedError(
+                f"no silo has a record of user {names}: aggregation=private_weighting shows this "
+                "to the server; leave such users out of the list when linking records "
+                "(allocator.n_users)"
+            )
         self.key = key
         self.inverses = [int(invert(total, n)) for total in totals]
         self.encrypted = None
@@ -137,11 +141,11 @@ class PrivateWeightingServer(HelperProtocol):
         query: Query,
         down: Broadcast,
         *,
-        options: Options,
+        options: Fraction,
     ) -> Generator[Mail, Mail, Mail]:
         """The inverses by oblivious transfer; returns what is sent next.
 
-        For every user there are `options.offered` ciphertexts, of which `options.real` hold the
+        For every user there are a / b = `options` b ciphertexts, of which a hold the
         inverse, in an order that the server draws. All silos get the same offers, and all of them
         choose the same place.
         """

@@ -9,47 +9,18 @@ many records there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-
-import numpy as np
 
 from fedpriv.aggregation.base import Aggregation, require_setting
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.util.installed import how_to_install
-
-NAMED = 10
-"""Users named in an error."""
 
 
 class CountsRefusedError(AggregationAbortedError):
     """Record counts that cannot be served. The set-up ends and nothing is released. Honest counts
     never change, so the first set-up fails, and with it the run. Later set-ups fail only if a party
     lies."""
-
-
-def refuse_many(name: str, counts: np.ndarray, limit: int) -> None:
-    """At a silo: raise CountsRefusedError for a count above `limit`. The error contains only public
-    numbers."""
-    if counts.max(initial=0) > limit:
-        raise CountsRefusedError(
-            f"{name} has a user with more than {limit} records, aggregation.n_max over the "
-            "number of silos: raise "
-            "aggregation.n_max, or set aggregation.count_cap to weigh by counts that are cut there"
-        )
-
-
-def refuse_none(totals: Sequence[int]) -> None:
-    """At the server: raise CountsRefusedError for users whose blinded total is zero."""
-    absent = [str(user) for user, total in enumerate(totals) if total == 0]
-    if absent:
-        names = ", ".join(absent[:NAMED]) + (" and others" if len(absent) > NAMED else "")
-        raise CountsRefusedError(
-            f"no silo has a record of user {names}: aggregation=private_weighting shows this to "
-            "the server; leave such "
-            "users out of the list when linking records (allocator.n_users)"
-        )
 
 
 def require_extra() -> None:

@@ -8,8 +8,8 @@ import math
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from gmpy2 import mpz
@@ -23,13 +23,15 @@ from fedpriv.aggregation.base import (
     encoding_of,
 )
 from fedpriv.aggregation.private_weighting.sampling import (
-    Options,
     choices,
     options_to_hide,
     transfer_session,
 )
 from fedpriv.aggregation.private_weighting.server import OFFERS, REQUESTS, SEALED_SEED, SEED
-from fedpriv.aggregation.private_weighting.settings import refuse_many
+from fedpriv.aggregation.private_weighting.settings import (
+    CountsRefusedError,
+    PrivateWeightingSettings,
+)
 from fedpriv.aggregation.private_weighting.weighted_product import (
     add_and_rerandomise,
     raise_to_factors,
@@ -58,9 +60,6 @@ from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
 from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
 from fedpriv.rounds.query import Query, SetUpTask
 from fedpriv.training.contributions import Contributions
-
-if TYPE_CHECKING:
-    from fedpriv.aggregation.private_weighting.settings import PrivateWeightingSettings
 
 
 def blind(n: int, seed: bytes, user: int) -> int:
@@ -124,7 +123,12 @@ class PrivateWeightingSilo(SiloProtocol):
         limit = self.aggregation.count_limit(len(self.silos))
         if self.aggregation.count_cap is not None:
             counts = np.minimum(counts, limit)
-        refuse_many(self.name, counts, limit)
+        if counts.max(initial=0) > limit:  # the error contains only public numbers
+            raise CountsRefusedError(
+                f"{self.name} has a user with more than {limit} records, aggregation.n_max over "
+                "the number of silos: raise aggregation.n_max, or set aggregation.count_cap to "
+                "weigh by counts that are cut there"
+            )
         private = x25519.PrivateKey.generate()
         post = task.post(self.name, self.signer)
         own = private.public.raw
@@ -234,14 +238,14 @@ class PrivateWeightingSilo(SiloProtocol):
         return seed
 
     def _choose(
-        self, post: Post, public: EncryptionKey, query: Query, element: bytes, *, options: Options
+        self, post: Post, public: EncryptionKey, query: Query, element: bytes, *, options: Fraction
     ) -> Generator[Mail, Mail, bytes]:
         """The ciphertexts of all users, side by side, that this silo chooses from the server's
         offers."""
         places = choices(options, len(self.counts), query, seed=self.common_seed)
         with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
-        each = options.offered * (public.ciphertext_bytes + sealing.TAG_BYTES)
+        each = options.denominator * (public.ciphertext_bytes + sealing.TAG_BYTES)
         answer = (OFFERS, Series(len(places), Raw(each)))
         offers = yield from post.ask(REQUESTS, SERVER, receiver.requests, answer)
         with blaming(SERVER):

@@ -1,4 +1,4 @@
 """Paillier's cryptosystem: keys, numbers modulo n^2 as pairs, fresh n-th residues.
 
-The modules import gmpy2 and phe: import them late, after `extra.require_extra()`.
+The modules import gmpy2 and phe: import them late, after `require_extra()`.
 """

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from private_sums import World, random_world, small
@@ -7,7 +9,6 @@ from scipy.stats import binom, binomtest, chisquare, fisher_exact, ks_2samp, kst
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.planner import Planner
 from fedpriv.aggregation.private_weighting.sampling import (
-    Options,
     as_options,
     choices,
     options_to_hide,
@@ -49,7 +50,7 @@ def samples(options, users, rounds, streams=SYSTEM):
     [(0.1, (1, 10)), (0.3, (3, 10)), (1 / 3, (1, 3)), (0.99, (99, 100)), (1.0, (1, 1))],
 )
 def test_rates_are_fractions(rate, fraction):
-    assert as_options(rate) == Options(*fraction)
+    assert as_options(rate) == Fraction(*fraction)
 
 
 @pytest.mark.parametrize("rate", [0.123, 0.005, 0.30000001])
@@ -60,7 +61,7 @@ def test_other_rates_are_refused(rate):
 
 @pytest.mark.parametrize("streams", [Streams(0, system=True), Streams(1)])
 def test_every_user_is_sampled_at_the_rate_and_independently(streams):
-    sampled = samples(Options(3, 10), 40, 500, streams)
+    sampled = samples(Fraction(3, 10), 40, 500, streams)
     assert binomtest(int(sampled.sum()), sampled.size, 0.3).pvalue > 1e-6
     # How far from 12 of 40 the samples' sizes are, and at least 6 away.
     far, sizes = np.minimum(np.abs(np.arange(41) - 12), 6), sampled.sum(axis=1)
@@ -75,19 +76,19 @@ def test_every_user_is_sampled_at_the_rate_and_independently(streams):
 
 
 def test_places_and_orders_are_uniform():
-    order = np.concatenate([orders(Options(1, 4), 500, query(round)) for round in (1, 2)])
+    order = np.concatenate([orders(Fraction(1, 4), 500, query(round)) for round in (1, 2)])
     assert (order.sum(axis=1) == 1).all()
     assert chisquare(order.sum(axis=0)).pvalue > 1e-6
     places = [
         place
         for round in range(1, 5)
-        for place in choices(Options(1, 4), 500, query(round), seed=SECRET)
+        for place in choices(Fraction(1, 4), 500, query(round), seed=SECRET)
     ]
     assert chisquare(np.bincount(places, minlength=4)).pvalue > 1e-6
 
 
 def test_a_seeded_sample_repeats_and_a_private_one_depends_on_the_silos_seed():
-    options = Options(1, 2)
+    options = Fraction(1, 2)
     assert np.array_equal(samples(options, 50, 3, Streams(5)), samples(options, 50, 3, Streams(5)))
     assert choices(options, 50, query(1), seed=SECRET) == choices(
         options, 50, query(1), seed=SECRET
@@ -102,7 +103,7 @@ def test_a_seeded_sample_repeats_and_a_private_one_depends_on_the_silos_seed():
 
 @pytest.mark.parametrize("streams", [SYSTEM, Streams(1)])
 def test_the_queries_of_a_round_draw_samples_of_their_own(streams):
-    options, asked = Options(1, 2), [query(3, streams, place) for place in (0, 1)]
+    options, asked = Fraction(1, 2), [query(3, streams, place) for place in (0, 1)]
     one, two = (choices(options, 60, each, seed=SECRET) for each in asked)
     assert one != two
     one, two = (orders(options, 60, each) for each in asked)
@@ -115,7 +116,7 @@ def test_transfers_of_different_silos_and_queries_never_share_a_session():
 
 
 def test_there_is_something_to_hide_only_from_a_server_that_samples():
-    assert options_to_hide(0.25, oblivious=True) == Options(1, 4)
+    assert options_to_hide(0.25, oblivious=True) == Fraction(1, 4)
     assert options_to_hide(0.25, oblivious=False) is None
     assert options_to_hide(0.123, oblivious=False) is None
     assert options_to_hide(1.0, oblivious=True) is None
@@ -186,7 +187,7 @@ def test_the_query_of_an_oblivious_run_holds_no_sample():
 # -- what a party has seen, over many random histograms ------------------------------------------
 
 
-TRIALS, SILOS, USERS, SIZE = 1000, 2, 2, 2
+TRIALS, SILOS, USERS, SIZE = 500, 2, 2, 2
 LIMIT = 5.5 / np.sqrt(TRIALS)
 """Correlations of independent columns stay below with probability 1 - 1e-7."""
 
