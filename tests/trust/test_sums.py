@@ -172,15 +172,12 @@ def test_no_drawn_view_of_a_safe_setting_leaks(exact, chance):
         assert not random_view(chance, setting, Witnesses.RECEIPTS).leaks
 
 
-def test_drawn_unsafe_settings_are_refused_and_the_nearest_is_accepted(chance, refused):
+def test_drawn_unsafe_settings_are_refused(chance, refused):
     for _ in range(500):
         setting = drawn_setting(chance, 300, safe=False)
         refused(
             lambda setting=setting: aggregation_of(setting).cohort_size(setting.silos), ConfigError
         )
-        nearest = setting.nearest()
-        assert nearest.safe
-        aggregation_of(nearest).cohort_size(nearest.silos)
 
 
 def test_a_split_of_the_survivors_reads_no_single_message(chance):

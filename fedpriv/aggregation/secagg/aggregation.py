@@ -225,32 +225,29 @@ class SecAgg(RingAggregation):
         return candidates if self.cohort is None else self.cohort
 
     def require_safe(self, setting: Setting) -> None:
-        """Raise ConfigError, with the nearest allowed numbers, for a setting in which a cheating
-        server could learn more than one sum."""
-        nearest = setting.nearest()
-        near = ", ".join(
-            f"aggregation.{key}={getattr(nearest, key)}"
-            for key in ("threshold", "cohort", "candidates")
-            if getattr(nearest, key) != getattr(setting, key)
-        )
-        some = f" + {setting.colluding} colluding" if setting.colluding else ""
-        for key, holds, why in (
+        """Raise ConfigError for a setting in which a cheating server could learn more than one
+        sum."""
+        colluding = setting.colluding
+        some = f" + {colluding} colluding" if colluding else ""
+        split = least_majority(setting.candidates, colluding)
+        twice = least_majority(setting.silos, colluding)
+        for key, holds, allowed in (
             ("cohort", setting.cohort <= setting.candidates, "at most aggregation.candidates"),
             ("threshold", setting.threshold <= setting.cohort, "at most aggregation.cohort"),
             (
                 "threshold",
                 setting.one_statement,
-                "a cheating server could split the sum: over half of "
-                f"{setting.candidates} candidates{some}",
+                f"at least {split}, over half of {setting.candidates} candidates{some}: else a "
+                "cheating server could split the sum",
             ),
             (
                 "cohort",
                 setting.one_session,
-                "a cheating server could read two sums: over half of "
-                f"{setting.silos} silos{some}, or as many candidates as silos",
+                f"at least {twice}, over half of {setting.silos} silos{some}, or as many "
+                "candidates as silos: else a cheating server could read two sums",
             ),
         ):
-            require(holds, f"aggregation.{key}", getattr(setting, key), f"{why}; nearest: {near}")
+            require(holds, f"aggregation.{key}", getattr(setting, key), allowed)
 
     def sparse_graph(self, silos: int) -> Sparse | None:
         """The sparse graph; None for the complete one."""

@@ -41,8 +41,7 @@ surplus for all n silos removed, a sum over k of them keeps k / n.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,25 +70,6 @@ class Setting:
     def one_session(self) -> bool:
         """Whether no two sessions can both end with a sum."""
         return self.candidates == self.silos or 2 * self.cohort > self.silos + self.colluding
-
-    def nearest(self) -> Self:
-        """A safe setting of possible numbers, each as small as this setting's or as little larger
-        as can be. Needs fewer colluding silos than silos."""
-        candidates = min(self.candidates, self.silos)
-        while True:
-            least = least_majority(candidates, self.colluding)
-            threshold = min(max(self.threshold, least), candidates)
-            cohort = max(self.cohort, threshold)
-            if candidates < self.silos:
-                cohort = max(cohort, least_majority(self.silos, self.colluding))
-            if max(cohort, least) <= candidates or candidates == self.silos:
-                return replace(
-                    self,
-                    candidates=candidates,
-                    cohort=min(cohort, candidates),
-                    threshold=max(threshold, least),
-                )
-            candidates = min(max(cohort, least), self.silos)
 
 
 def least_majority(members: int, colluding: int) -> int:
