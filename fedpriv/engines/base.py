@@ -77,10 +77,8 @@ class Session(AbstractContextManager["Session"], ABC):
     network: Callable[[], Network] = Network
     """Creates a network for each exchange."""
 
-    @property
-    def simulated(self) -> str:
-        """What its parties leave out that parties of their own would do: a line; empty: nothing."""
-        return ""
+    simulated: str = ""
+    """What its parties leave out that parties of their own would do: a line; empty: nothing."""
 
     @abstractmethod
     def begin(self, tasks: Mapping[str, Any]) -> None:

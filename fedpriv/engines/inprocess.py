@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedpriv.engines.base import Engine, Returned, Sent, Session
-from fedpriv.errors import require
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
 from fedpriv.util.work import Work, run_all
@@ -42,11 +41,9 @@ def collect_rarely(parties: int) -> Callable[[], None]:
     return end
 
 
-SHARED, CHECKED = "shared", "checked"
-"""How signatures between parties of one process are treated."""
 UNVERIFIED = (
     "all parties run in this process, so messages that nobody else reads are not signed, and a "
-    "signature is verified once; engine.signatures=checked has each party verify all"
+    "signature is verified once"
 )
 WAITING_BYTES = 2**28
 """Most memory of results that waiting work may have together."""
@@ -55,38 +52,25 @@ WAITING_BYTES = 2**28
 @dataclass(frozen=True)
 class InProcess(Engine):
     """One process. Within a step parties run in the order of their names; no result depends on the
-    order.
-
-    signatures: SHARED: what one party has signed or verified, others of this process do not verify
-        again, and messages that nobody else reads are not signed. CHECKED: each message is hashed
-        and signed, and each signature verified by everybody who gets it, as where parties have
-        processes of their own. Results are the same.
-    """
-
-    signatures: str = SHARED
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        allowed = " or ".join((SHARED, CHECKED))
-        require(self.signatures in (SHARED, CHECKED), "engine.signatures", self.signatures, allowed)
+    order. What one party has signed or verified, others do not verify again, and messages that
+    nobody else reads are not signed (`parties.one_process`)."""
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
-        session = InProcessSession(specs, memories)
-        session.shared = OneProcess() if self.signatures == SHARED else None
-        return session
+        return InProcessSession(specs, memories)
 
 
 class InProcessSession(Session):
     """Parties in this process; none is ever lost.
 
-    shared: what they need not compute twice; None: everything is computed.
+    shared: what they need not compute twice.
     """
 
     lost: frozenset[str] = frozenset()
-    shared: OneProcess | None = None
+    simulated = UNVERIFIED
 
     def __init__(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> None:
         self.specs = dict(specs)
+        self.shared = OneProcess()
         self.participants: dict[str, Participant] = {}
         self.parties: dict[str, Party] = {}
         self._collect_as_before = weakref.finalize(self, collect_rarely(len(specs)))
@@ -96,14 +80,9 @@ class InProcessSession(Session):
         for name, memory in memories.items():
             self.participants[name] = self.specs[name].open(memory)
 
-    @property
-    def simulated(self) -> str:
-        return UNVERIFIED if self.shared is not None else ""
-
     def exchanging(self, *, watched: bool) -> AbstractContextManager[object]:
-        if self.shared is not None:
-            self.shared.unsigned = not watched
-            self.shared.exchanged.clear()
+        self.shared.unsigned = not watched
+        self.shared.exchanged.clear()
         return sharing(self.shared)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:

@@ -52,8 +52,8 @@ def one_process() -> OneProcess | None:
 
 
 @contextmanager
-def sharing(what: OneProcess | None) -> Iterator[None]:
-    """Context in which all parties run in this process; None: as if they did not."""
+def sharing(what: OneProcess) -> Iterator[None]:
+    """Context in which all parties run in this process."""
     token = _CURRENT.set(what)
     try:
         yield

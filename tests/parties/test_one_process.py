@@ -10,7 +10,7 @@ from fedpriv.crypto.signatures import Ed25519Signer, SigningKey
 from fedpriv.crypto.x25519 import PrivateKey, PublicKey
 from fedpriv.engines.base import Network
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.errors import ConfigError, MisfitError
+from fedpriv.errors import MisfitError
 from fedpriv.parties.messages import MessageError, decode, digest_of, encode
 from fedpriv.parties.one_process import MOST_SIGNATURES, OneProcess, one_process, sharing
 from fedpriv.parties.party import Participant, PartySpec
@@ -44,10 +44,10 @@ def is_signed(message):
 
 
 def test_messages_are_unsigned_in_a_shared_process_alone():
-    for shared in (None, OneProcess(unsigned=False)):
-        with sharing(shared):
-            assert is_signed(sent())
     at_once = sent()
+    with sharing(OneProcess(unsigned=False)):
+        assert is_signed(at_once)
+        assert is_signed(sent())
     with sharing(OneProcess()):
         message = sent()
         assert not is_signed(message)
@@ -155,13 +155,11 @@ def test_messages_are_unsigned_only_where_nobody_reads_or_changes_them():
     assert learned(InProcess()) == ([2.0] * 3, [False, False])
     assert learned(InProcess(), Traffic()) == ([2.0] * 3, [False, False])
     assert learned(InProcess(), Traffic(keep=True)) == ([2.0] * 3, [True, True])
-    assert learned(InProcess(signatures="checked")) == ([2.0] * 3, [True, True])
     assert learned(Faulty(InProcess(), ())) == ([2.0] * 3, [True, True])
     assert Network().faithful
     assert not Looking().faithful
 
 
-@pytest.mark.parametrize("signatures", ["shared", "checked"])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -170,14 +168,14 @@ def test_messages_are_unsigned_only_where_nobody_reads_or_changes_them():
         swap("ann", "bob"),
     ],
 )
-def test_faults_are_found_however_signatures_are_treated(fault, signatures):
+def test_faults_are_found(fault):
     with pytest.raises(MisfitError, match=r"^a message of (ann|bob) is refused: the signature"):
-        learned(Faulty(InProcess(signatures=signatures), (fault,)))
+        learned(Faulty(InProcess(), (fault,)))
 
 
 def test_traffic_is_the_same_and_a_kept_letter_can_be_encoded():
     counted = []
-    for engine in (InProcess(), InProcess(signatures="checked")):
+    for engine in (InProcess(), Faulty(InProcess(), ())):
         for keep in (False, True):
             traffic = Traffic(keep=keep)
             learned(engine, traffic)
@@ -187,8 +185,3 @@ def test_traffic_is_the_same_and_a_kept_letter_can_be_encoded():
     for letter in traffic.transcript:
         read = decode(encode(letter.message))
         assert list(gate().accept({letter.sender: read}, NUMBERS)) == [letter.sender]
-
-
-def test_another_word_is_refused():
-    with pytest.raises(ConfigError, match=r"engine.signatures=no: .*shared or checked"):
-        InProcess(signatures="no")

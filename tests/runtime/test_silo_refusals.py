@@ -8,6 +8,7 @@ import pytest
 from runs import experiment
 
 from fedpriv.crypto.x25519 import PrivateKey
+from fedpriv.engines.base import Network
 from fedpriv.errors import RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Post
@@ -232,19 +233,17 @@ def answers_to_two_coordinators(exp, journals, rounds):
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_every_message_of_every_aggregation_is_signed_under_the_roster(name):
     """The set-up's too. A signature is bound to the settings: under others it is worth nothing."""
-    exp = experiment("rounds=1", "engine.signatures=checked", *AGGREGATIONS[name])
-    with prepare(exp) as prepared:
-        letters = []
-        carry = prepared.session.network.carry
+    letters = []
 
-        def seen(network, step, sent):
+    class Wiretap(Network):
+        def carry(self, step, sent):
             letters.extend(sent)
-            return carry(network, step, sent)
+            return sent
 
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(prepared.session.network, "carry", seen)
-            prepared.set_up(1, [])
-            assert prepared.run_round(prepared.queries(1), prepared.state).aborted is None
+    with prepare(experiment("rounds=1", *AGGREGATIONS[name])) as prepared:
+        prepared.session.network = Wiretap
+        prepared.set_up(1, [])
+        assert prepared.run_round(prepared.queries(1), prepared.state).aborted is None
         assert letters
         participants = prepared.session.participants
         for letter in letters:
