@@ -39,17 +39,14 @@ An honest party never waits so long."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A party's answer to its mail: messages; then it waits."""
-
-    messages: Mail
-
-
-@dataclass(frozen=True)
 class Returned:
     """A party's last answer: what it learned."""
 
     learned: Any
+
+
+Answer = Mail | Returned
+"""What a party answers: messages, and then it waits; or its last answer."""
 
 
 class Network:
@@ -85,7 +82,7 @@ class Session(AbstractContextManager["Session"], ABC):
         """Give each named party its task of the next exchange. The last exchange is dropped."""
 
     @abstractmethod
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         """Give each named party its mail, None the first time, and return its answer. The answer is
         None for a party that was lost. Raises what a party raises."""
 
@@ -197,15 +194,14 @@ def _deliver(
         before = len(waiting)
         waiting |= dict.fromkeys(mail, step)
         for name, answer in session.wake(mail).items():
-            if isinstance(answer, Sent):
+            if isinstance(answer, Returned):
+                learned[name] = answer.learned
+            elif answer is not None:
                 letters += [
-                    Letter(step, name, receiver, message)
-                    for receiver, message in answer.messages.items()
+                    Letter(step, name, receiver, message) for receiver, message in answer.items()
                 ]
                 continue
             del waiting[name]
-            if isinstance(answer, Returned):
-                learned[name] = answer.learned
         if traffic is not None:
             for letter in letters:
                 traffic.record(letter)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.base import Answer, Engine, Returned, Session
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
 from fedpriv.util.work import Work, run_all
@@ -90,13 +90,13 @@ class InProcessSession(Session):
             name: self.participants[name].take_part(task) for name, task in tasks.items()
         }
 
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        answers: dict[str, Sent | Returned | None] = dict.fromkeys(sorted(mail))
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
+        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
         waiting: dict[str, Work[Any]] = {}
         nbytes = 0
         for name in answers:
             said = resume(self.parties[name], mail[name])
-            if type(said) is Sent or not isinstance(said, Work):
+            if type(said) is dict or not isinstance(said, Work):
                 answers[name] = said
                 continue
             waiting[name] = said
@@ -107,16 +107,16 @@ class InProcessSession(Session):
                 nbytes = 0
         return answers | self._after(waiting)
 
-    def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Sent | Returned]:
+    def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Answer]:
         """Run the work that parties wait for, and all further work that they ask for; return their
         answers."""
-        answers: dict[str, Sent | Returned] = {}
+        answers: dict[str, Answer] = {}
         while waiting:
             results = run_all(list(waiting.values()))[::-1]
             more = {}
             for name in waiting:
                 said = resume(self.parties[name], results.pop())
-                if type(said) is Sent or not isinstance(said, Work):
+                if type(said) is dict or not isinstance(said, Work):
                     answers[name] = said
                 else:
                     more[name] = said
@@ -132,16 +132,15 @@ class InProcessSession(Session):
         self._collect_as_before()
 
 
-def resume(party: Party, given: Any) -> Sent | Returned | Work[Any]:
+def resume(party: Party, given: Any) -> Answer | Work[Any]:
     """Wake a party with mail, or with the result of its work. Raises what the party raises."""
     try:
-        said = party.send(given)
+        return party.send(given)
     except StopIteration as end:
         return Returned(end.value)
-    return said if type(said) is not dict and isinstance(said, Work) else Sent(said)
 
 
-def answer(party: Party, mail: Mail | None) -> Sent | Returned:
+def answer(party: Party, mail: Mail | None) -> Answer:
     """As `resume`, for a party whose work is not batched with others'."""
     said = resume(party, mail)
     while isinstance(said, Work):

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import ray
 
-from fedpriv.engines.base import Sent
+from fedpriv.engines.base import Returned
 from fedpriv.engines.bundles import bundled, unbundled
 from fedpriv.engines.descriptions import restore
 from fedpriv.engines.inprocess import answer
@@ -116,9 +116,9 @@ class PartyProcess:
         """request: a bundle of mail, or nothing the first time."""
         assert self.party is not None
         said = answer(self.party, unbundled(request) if request else None)
-        return (
-            bundled(said.messages) if isinstance(said, Sent) else encode(("returned", said.learned))
-        )
+        if isinstance(said, Returned):
+            return encode(("returned", said.learned))
+        return bundled(said)
 
     def _checkpoint(self, request: bytes) -> bytes:
         assert self.participant is not None

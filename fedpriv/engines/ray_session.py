@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from fedpriv.engines.base import Returned, Sent, Session
+from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.descriptions import describe
 from fedpriv.engines.ray_cluster import CONNECTION
@@ -40,8 +40,6 @@ REPLIES: dict[str, dict[str, type]] = {
 }
 """Names of the replies to each request, with the type of their content. Any request may be answered
 by an exception, and wake by a bundle of messages."""
-
-ANSWERS: dict[str, Callable[[Any], Sent | Returned]] = {"sent": Sent, "returned": Returned}
 
 AT_ONCE = 64
 """Pieces of a reply that are requested at once."""
@@ -121,15 +119,15 @@ class RaySession(Session):
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self._ask("begin", {name: encode(task) for name, task in tasks.items()}, self.timeout)
 
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         requests = {
             name: b"" if letters is None else bundled(letters) for name, letters in mail.items()
         }
         said = self._ask("wake", requests, self.timeout)
-        return {
-            name: ANSWERS[said[name][0]](said[name][1]) if name in said else None
-            for name in sorted(mail)
-        }
+        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
+        for name, (kind, content) in said.items():
+            answers[name] = Returned(content) if kind == "returned" else content
+        return answers
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)

@@ -300,7 +300,7 @@ class Silos(Contributors):
     """
 
     pooled: bool = False
-    weighting = OwnWeighting()
+    weighting: Weighting = field(default_factory=OwnWeighting, init=False)
 
     def number(self, federation: Federation) -> int:
         return federation.n_silos
@@ -325,7 +325,7 @@ class RecordVectors(Contributors):
     silo's data. A record outside of the batch contributes zero.
     """
 
-    weighting = RecordsInFull()
+    weighting: Weighting = field(default_factory=RecordsInFull, init=False)
     one_silo = True
 
     def number(self, federation: Federation) -> int:

@@ -171,14 +171,8 @@ class Query:
 
     def summed_schema(self, silos: Collection[str]) -> Schema:
         """The schema of the message that tells stateful silos who is in the sum."""
-        return Instance(
-            Summed,
-            {
-                "silos": Names(
-                    silos, size=self.n_summed if self.n_most is None else None, container=tuple
-                )
-            },
-        )
+        size = self.n_summed if self.n_most is None else None
+        return Names(silos, size=size, container=tuple)
 
     def learned_schema(self, silos: Collection[str], *, silo: bool) -> Schema:
         """The schema of a party's result: a silo's report, or a helper's total."""
@@ -282,18 +276,8 @@ class Total:
 
 
 SUMMED = "summed"
-"""The last phase of a stateful query."""
-
-
-@register
-@dataclass(frozen=True)
-class Summed:
-    """Tells stateful silos who is in the sum, so that each can choose its next state.
-
-    silos: names of the silos in the sum.
-    """
-
-    silos: tuple[str, ...]
+"""The last phase of a stateful query: tells stateful silos the names of those in the sum, so that
+each can choose its next state."""
 
 
 SiloState = Mapping[str, np.ndarray]

@@ -12,7 +12,7 @@ from fedpriv.crypto.roster import Identity
 from fedpriv.errors import AggregationAbortedError, RefusedError
 from fedpriv.parties.party import Mail, Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Post, claims
-from fedpriv.rounds.query import SUMMED, Broadcast, Query, QueryTask, SetUpTask, Summed
+from fedpriv.rounds.query import SUMMED, Broadcast, Query, QueryTask, SetUpTask
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.util.work import Work
 
@@ -72,7 +72,7 @@ class HelperParticipant(WorkingParticipant):
             query.covered(total)
             if query.asked.stateful and self.announces:
                 post = query.post(self.name, self.protocol.signer)
-                yield from post.send(SUMMED, dict.fromkeys(query.silos, Summed(total.silos)))
+                yield from post.send(SUMMED, dict.fromkeys(query.silos, total.silos))
         return total
 
 
@@ -122,5 +122,5 @@ class SumMembership:
         return {name: said for name, said in mail.items() if name not in heard}
 
     def _learn(self, heard: Mail) -> None:
-        for summed in heard.values():
-            self.silos = summed.silos
+        for silos in heard.values():
+            self.silos = silos

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.base import Answer, Engine, Session
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.parties.party import Mail, Memory, PartySpec
 
@@ -73,7 +73,7 @@ class MortalSession(InProcessSession):
         self.wakes.clear()
         super().begin(tasks)
 
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         dead = [
             name
             for name in mail

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedpriv.parties.messages import encode
 from fedpriv.parties.post import Message
-from fedpriv.rounds.query import Broadcast, Summed
+from fedpriv.rounds.query import Broadcast
 
 
 def contents(silos, size):
@@ -26,7 +26,7 @@ def contents(silos, size):
         "counts": np.arange(size),
         "ciphertexts": os.urandom(8 * size),
         "offers": [os.urandom(200) for _ in names],
-        "summed": Summed(tuple(names)),
+        "summed": tuple(names),
     }
 
 

@@ -24,7 +24,7 @@ from fedpriv.parties.signer import CHECKSUM
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.contributors import RecordWeighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.query import SUMMED, Summed
+from fedpriv.rounds.query import SUMMED, Broadcast
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.testing.faults import Faulty, delay, duplicate
 
@@ -124,7 +124,7 @@ def test_a_party_goes_on_waiting_past_strays_and_stops_when_nobody_answers():
         (b"ok", "bytes without a stamp"),
         (None, "NoneType without a stamp"),
         ((HERE, 3, 1, "word", b"ok", None), "tuple without a stamp"),
-        (Summed(("a",)), "Summed without a stamp"),
+        (Broadcast({}), "Broadcast without a stamp"),
     ],
 )
 def test_what_has_no_stamp_ends_the_exchange(message, why, signed):
@@ -360,8 +360,7 @@ def test_a_late_word_about_an_earlier_sum_is_no_answer():
         post("a"), Expected(SUMMED, query_for(Plain(), 2).summed_schema(("a", "b")), ("server",))
     )
     late, now = (
-        letter(Summed(("b", "a")), "server", "a", SUMMED, serial=serial)
-        for serial in ((2, 0), (3, 1))
+        letter(("b", "a"), "server", "a", SUMMED, serial=serial) for serial in ((2, 0), (3, 1))
     )
     gate = post("a")
     party = told.overhearing(gate.receive(replace(WORD, senders=("server",))))
@@ -377,6 +376,6 @@ def test_a_late_word_about_an_earlier_sum_is_no_answer():
     waiting = replace(told, silos=None).summed()
     assert next(waiting) == {}
     with pytest.raises(
-        AggregationAbortedError, match="a message of server is refused: silos: a name from outside"
+        AggregationAbortedError, match="a message of server is refused: a name from outside"
     ):
-        waiting.send({"server": letter(Summed(("c", "a")), "server", "a", SUMMED)})
+        waiting.send({"server": letter(("c", "a"), "server", "a", SUMMED)})

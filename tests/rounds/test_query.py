@@ -9,7 +9,7 @@ from queries import query_for
 from fedpriv.aggregation.plain import Plain
 from fedpriv.parties.messages import decode, encode
 from fedpriv.parties.schema import SchemaError
-from fedpriv.rounds.query import STATE_DIGEST, Broadcast, Exchange, SiloReport, Summed, Total
+from fedpriv.rounds.query import STATE_DIGEST, Broadcast, Exchange, SiloReport, Total
 from fedpriv.rounds.state import State
 from fedpriv.training.contributions import ContributionStats
 
@@ -29,12 +29,12 @@ def test_nobody_is_sent_numbers_that_are_not_finite(number):
 
 def test_silos_are_told_of_as_many_as_the_noise_is_for():
     """And of any number where noise that is too much is taken out."""
-    told = Summed(SILOS[:2])
+    told = SILOS[:2]
     with pytest.raises(SchemaError, match="2 names instead of 3"):
         QUERY.summed_schema(SILOS).check(told)
-    QUERY.summed_schema(SILOS).check(Summed(SILOS))
+    QUERY.summed_schema(SILOS).check(SILOS)
     replace(QUERY, n_summed=2, n_most=3).summed_schema(SILOS).check(told)
-    replace(QUERY, n_summed=2, n_most=3).summed_schema(SILOS).check(Summed(SILOS))
+    replace(QUERY, n_summed=2, n_most=3).summed_schema(SILOS).check(SILOS)
 
 
 def test_a_state_is_told_by_its_digest():

@@ -25,7 +25,6 @@ from fedpriv.rounds.query import (
     Query,
     QueryTask,
     SetUpTask,
-    Summed,
     Total,
     next_session,
 )
@@ -211,7 +210,7 @@ def told():
     query = Query("update", 1, (0, 1), 2, 1, None, None, (), Streams(0))
     server, silo = (Post(name, SESSION, (1, 0)) for name in ("server", "silo0"))
     kind = query.summed_schema(("silo0", "silo1"))
-    letter = server.signed(SUMMED, {"silo0": Summed(("silo0", "silo1"))})["silo0"]
+    letter = server.signed(SUMMED, {"silo0": ("silo0", "silo1")})["silo0"]
     return SumMembership(silo, Expected(SUMMED, kind, ("server",))), letter
 
 

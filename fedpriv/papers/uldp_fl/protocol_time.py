@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.aggregation.base import SERVER
-from fedpriv.engines.base import Engine, Returned, Sent, Session
+from fedpriv.engines.base import Answer, Engine, Returned, Session
 from fedpriv.engines.inprocess import InProcessSession, answer
 from fedpriv.papers.ledger.results import measurement
 from fedpriv.parties.party import Mail, Memory, PartySpec
@@ -69,8 +69,8 @@ class TimedSession(InProcessSession):
         self.exchange += 1
         self.step = 0
 
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Sent | Returned | None]:
-        answers: dict[str, Sent | Returned | None] = {}
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
+        answers: dict[str, Answer | None] = {}
         for name in sorted(mail):
             since = time.perf_counter()
             said = answers[name] = answer(self.parties[name], mail[name])
