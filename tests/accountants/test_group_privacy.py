@@ -20,7 +20,7 @@ from fedpriv.accountants.group import (
     lemma_claim,
     paper_group_claim,
 )
-from fedpriv.accountants.pld import Pld, RdpAndPld, group_pld, pld_epsilon
+from fedpriv.accountants.pld import Pld, group_pld, pld_epsilon
 from fedpriv.accountants.rdp import Rdp, rdp_epsilon
 from fedpriv.accountants.renyi import PAPER_ORDERS, convert, rdp_curve
 from fedpriv.errors import ConfigError
@@ -153,14 +153,6 @@ def test_an_order_of_the_groups_own_size_is_left_out():
 def test_the_lemma_of_a_small_epsilon_is_small():
     runs = [(dp.GaussianDpEvent(1e3), 1)]
     assert gaussian_epsilon(2 / 1e3) < group_dp(runs, 2, 1e-5) < 0.1
-
-
-def test_both_accountants_of_a_record():
-    """Without a group, epsilons are one record's."""
-    runs = steps(0.1, 10)
-    assert RdpAndPld().epsilons(runs, ADD_REMOVE) == Rdp().epsilons(
-        runs, ADD_REMOVE
-    ) | Pld().epsilons(runs, ADD_REMOVE)
 
 
 def test_limits():

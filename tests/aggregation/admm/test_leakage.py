@@ -185,15 +185,6 @@ def test_fresh_dual_variables_average_out_over_rounds():
     assert left == pytest.approx(ONE.widths(1)[0] / math.sqrt(12 * 40), rel=0.3)
 
 
-def test_differences_of_averages_leave_a_dropped_peer_hidden_only_by_the_others_changes():
-    """Consecutive rounds, the second without silo8: n zbar - (n - 1) zbar' is its model less the
-    others' changes."""
-    w, change = vectors(9), 1e-3 * vectors(8, seed=2)
-    before = 9 * Peers(admm(), 9).average(w)[0]
-    after = 8 * Peers(admm(), 8).average(w[:8] + change)[0]
-    np.testing.assert_allclose(before - after, w[8] - change.sum(0), atol=1e-12)
-
-
 @given(st.lists(st.lists(st.integers(-3, 3), min_size=5, max_size=5), min_size=1, max_size=7))
 @settings(max_examples=60)
 def test_knowledge_agrees_with_rational_elimination(rows):

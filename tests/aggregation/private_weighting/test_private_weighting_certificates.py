@@ -196,12 +196,6 @@ def test_sampled_users_are_the_same_in_the_clear_and_hidden(tmp_path):
     assert hidden["server"] == known["released model"] < known["server"]
 
 
-def test_discrete_noise_goes_with_it(tmp_path):
-    common = ["rounds=1", "algo.local_epochs=1", "mechanism=discrete_gaussian"]
-    metrics(tmp_path / "secret", *common, *PRIVATE, "aggregation.key_bits=2048")
-    assert np.isfinite(certified(tmp_path / "secret")).all()
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [

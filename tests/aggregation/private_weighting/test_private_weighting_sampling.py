@@ -167,12 +167,6 @@ def test_what_the_server_sees_tells_nothing_about_the_sample(small_group):
     assert ks_2samp(parts[chosen].astype(float), parts[~chosen].astype(float)).pvalue > 1e-6
 
 
-def test_a_rate_of_one_needs_no_transfer():
-    world = one_hot_world(users=4)
-    assert sampled_of(world.run(1, rate=1.0)).all()
-    assert {letter.step for letter in world.said.transcript[-7:]} >= {0, 1}
-
-
 def test_the_query_of_an_oblivious_run_holds_no_sample():
     algo = UldpSgd(
         clip=1.0, noise_multiplier=5.0, user_rate=0.5, weighting="records", global_lr=1.0
@@ -187,7 +181,7 @@ def test_the_query_of_an_oblivious_run_holds_no_sample():
 # -- what a party has seen, over many random histograms ------------------------------------------
 
 
-TRIALS, SILOS, USERS, SIZE = 500, 2, 2, 2
+TRIALS, SILOS, USERS, SIZE = 400, 2, 2, 2
 LIMIT = 5.5 / np.sqrt(TRIALS)
 """Correlations of independent columns stay below with probability 1 - 1e-7."""
 

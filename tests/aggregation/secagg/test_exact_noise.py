@@ -29,7 +29,6 @@ from fedpriv.runtime import prepare
 from fedpriv.testing.faults import Faulty, drop
 from fedpriv.testing.observation import ProtocolTap
 from fedpriv.util.stopwatch import Stopwatch
-from fedpriv.util.streams import Streams
 
 REVEAL = PHASES[4]
 FIVE = SecAggExactNoise(threshold=3, cohort=3)
@@ -350,14 +349,6 @@ def trained(folder, *words):
     ].to_numpy()
 
 
-def test_a_run_without_noise_is_the_plain_run(tmp_path):
-    exact, plain = (
-        trained(tmp_path / name, f"aggregation={name}", "algo.noise_multiplier=0")[1]
-        for name in ("secagg_exact_noise", "plain")
-    )
-    np.testing.assert_allclose(exact, plain, rtol=1e-5)
-
-
 def test_a_seeded_run_repeats_bit_for_bit_and_epsilon_is_that_of_its_whole_noise(tmp_path):
     words = ["aggregation=secagg_exact_noise", "accountant=pld", "algo.noise_multiplier=5"]
     first, second = (trained(tmp_path / name, *words)[0] for name in ("first", "second"))
@@ -389,9 +380,3 @@ def test_a_round_in_which_a_silo_falls_silent_is_applied_over_the_others():
             total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
         summed[step] = set(total.silos)
     assert summed == {5: {"silo0", "silo2", "silo3"}, 9: set(names(4))}
-
-
-def test_other_sums_have_no_removable_noise():
-    query = query_for(SecAgg(threshold=3, cohort=3), 5, streams=Streams(0))
-    assert query.n_most is None
-    assert query.removable is None

@@ -454,16 +454,6 @@ def test_the_servers_message_changed_on_its_way_is_found(protocols, phase):
     found_on_its_way(protocols, SERVER, phase, forged)
 
 
-@pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
-def test_a_signature_that_is_none(protocols, signature):
-    found_on_its_way(
-        protocols,
-        "silo2",
-        PHASES[2],
-        lambda sent: {SERVER: replace(sent[SERVER], signature=signature)},
-    )
-
-
 def test_a_message_for_another_silo_is_found(protocols):
     found_on_its_way(
         protocols,

@@ -115,14 +115,6 @@ def test_own_masks_left_out_are_a_leak():
     assert {name: int(name == spared) for name in names(4)} in round.leaks(set())
 
 
-def test_elimination_in_a_ring():
-    # p and q cancel from (6p + y) - 3 (2p + x) and from 2^7 (2p + x), but not from q + z.
-    rows = [[2, 0, 1, 0, 0], [6, 0, 0, 1, 0], [0, 1, 0, 0, 1]]
-    free = eliminated(rows, 2, 2**8)
-    assert [row for row in free if any(row)] == [[253, 1, 0], [128, 0, 0]]
-    assert eliminated([], 2, 2**8) == []
-
-
 def test_elimination_finds_all_that_a_search_finds():
     rng = np.random.default_rng(0)
     for _ in range(20):
