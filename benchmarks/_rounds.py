@@ -15,6 +15,7 @@ def in_memory(data, records, *words: str, **changes):
     changes: changed fields of the experiment.
     """
     from fedpriv.data.base import Corpus, Records
+    from fedpriv.engines.base import Network
     from fedpriv.runtime import prepare
     from fedpriv.settings.compose import one_experiment
 
@@ -29,8 +30,13 @@ def in_memory(data, records, *words: str, **changes):
         def load(self, streams):
             return Corpus(records, test)
 
-    exp = one_experiment("engine.signatures=checked", *words)
-    return prepare(replace(exp, data=InMemory(**vars(exp.data)), **changes))
+    class Read(Network):
+        """Somebody else may read the messages, so that parties sign and check them."""
+
+    exp = one_experiment(*words)
+    run = prepare(replace(exp, data=InMemory(**vars(exp.data)), **changes))
+    run.session.network = Read
+    return run
 
 
 def timed(prepared, state, number: int, now=time.process_time):
