@@ -161,25 +161,17 @@ class Entries(Schema):
 
 @dataclass(frozen=True)
 class Parts(Schema):
-    """A tuple, with a schema for each part."""
+    """A tuple or list, with a schema for each part."""
 
     parts: tuple[Schema, ...]
+    container: type = tuple
 
     def check(self, message: Any) -> None:
-        _require_type(message, tuple, "a tuple")
-        _check_items(self.parts, message)
-
-
-@dataclass(frozen=True)
-class Series(Schema):
-    """A list of `size` items that all fit one schema."""
-
-    size: int
-    item: Schema
-
-    def check(self, message: Any) -> None:
-        _require_type(message, list, "a list")
-        _check_items((self.item,) * self.size, message)
+        _require_type(message, self.container, f"a {self.container.__name__}")
+        size = len(self.parts)
+        _require(len(message) == size, f"{len(message)} parts instead of {size}")
+        for place, (schema, part) in enumerate(zip(self.parts, message)):
+            _check_part(f"part {place}", schema, part)
 
 
 @dataclass(frozen=True)
@@ -209,12 +201,6 @@ class Instance(Schema):
 @cache
 def _names_of_fields(cls: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))
-
-
-def _check_items(schemas: tuple[Schema, ...], message: Collection[Any]) -> None:
-    _require(len(message) == len(schemas), f"{len(message)} parts instead of {len(schemas)}")
-    for place, (schema, part) in enumerate(zip(schemas, message)):
-        _check_part(f"part {place}", schema, part)
 
 
 def _check_part(place: str, schema: Schema, message: Any) -> None:

@@ -22,7 +22,6 @@ from fedpriv.parties.schema import (
     Parts,
     Raw,
     SchemaError,
-    Series,
     Table,
 )
 
@@ -55,7 +54,7 @@ RIGHT = [
     (Entries({}), {}),
     (Parts((Raw(1), Maybe(Raw(2)))), (b"1", None)),
     (Parts((Raw(1), Maybe(Raw(2)))), (b"1", b"22")),
-    (Series(2, Raw(1)), [b"1", b"2"]),
+    (Parts((Raw(1), Raw(1)), list), [b"1", b"2"]),
     (Maybe(Raw(1)), None),
     (Instance(Couple, PAIR), Couple(b"1", ("b",))),
 ]
@@ -102,9 +101,9 @@ WRONG = [
     (Parts((Raw(1),)), [b"1"], "list instead of a tuple"),
     (Parts((Raw(1),)), (b"1", b"2"), "2 parts instead of 1"),
     (Parts((Raw(1), Raw(1))), (b"1", b""), "part 1: 0 bytes instead of 1"),
-    (Series(2, Raw(1)), (b"1", b"2"), "tuple instead of a list"),
-    (Series(2, Raw(1)), [b"1"], "1 parts instead of 2"),
-    (Series(2, Raw(1)), [b"1", 2], "part 1: int instead of bytes"),
+    (Parts((Raw(1), Raw(1)), list), (b"1", b"2"), "tuple instead of a list"),
+    (Parts((Raw(1), Raw(1)), list), [b"1"], "1 parts instead of 2"),
+    (Parts((Raw(1), Raw(1)), list), [b"1", 2], "part 1: int instead of bytes"),
     (Maybe(Raw(1)), b"", "0 bytes instead of 1"),
     (Instance(Couple, PAIR), (b"1", ("a",)), "tuple instead of a Couple"),
     (Instance(Couple, PAIR), Couple(b"", ("a",)), "left: 0 bytes instead of 1"),

@@ -23,7 +23,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial
-from fedpriv.parties.schema import Array, Raw, Schema, Series
+from fedpriv.parties.schema import Array, Parts, Raw, Schema
 from fedpriv.rounds.contributors import bounded_weights
 from fedpriv.rounds.query import Broadcast, Query, SetUpTask, Total
 
@@ -250,7 +250,7 @@ class _Exchange:
             )
             sums = [received[name] for name in foreign]
         else:
-            schema = Series(len(foreign), self._schema)
+            schema = Parts((self._schema,) * len(foreign), list)
             received = yield from self.post.receive_all(Expected(relay, schema, (leader,)))
             sums = received[leader]
         z: np.ndarray = np.zeros(self.size)

@@ -57,7 +57,7 @@ from fedpriv.encoding.slot_layout import lcm_up_to
 from fedpriv.encoding.slots import SlotEncoding
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.post import Expected, Post, Serial, at_fault, blaming
-from fedpriv.parties.schema import Maybe, Parts, Raw, Series, Table
+from fedpriv.parties.schema import Maybe, Parts, Raw, Table
 from fedpriv.rounds.query import Query, SetUpTask
 from fedpriv.training.contributions import Contributions
 
@@ -246,7 +246,7 @@ class PrivateWeightingSilo(SiloProtocol):
         with blaming(SERVER):
             receiver = Receiver(transfer_session(self.name, query), element, places)
         each = options.denominator * (public.ciphertext_bytes + sealing.TAG_BYTES)
-        answer = (OFFERS, Series(len(places), Raw(each)))
+        answer = (OFFERS, Parts((Raw(each),) * len(places), list))
         offers = yield from post.ask(REQUESTS, SERVER, receiver.requests, answer)
         with blaming(SERVER):
             return b"".join(receiver.unseal(offers, public.ciphertext_bytes))
