@@ -123,8 +123,8 @@ class PrivateWeightingSilo(SiloProtocol):
         limit = self.aggregation.count_limit(len(self.silos))
         if self.aggregation.count_cap is not None:
             counts = np.minimum(counts, limit)
-        if counts.max(initial=0) > limit:  # the error contains only public numbers
-            raise CountsRefusedError(
+        if counts.max(initial=0) > limit:
+            raise CountsRefusedError(  # of public numbers alone
                 f"{self.name} has a user with more than {limit} records, aggregation.n_max over "
                 "the number of silos: raise aggregation.n_max, or set aggregation.count_cap to "
                 "weigh by counts that are cut there"
