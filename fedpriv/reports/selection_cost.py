@@ -46,7 +46,7 @@ class Selection:
         labels = {run.status.metric_label(self.metric) for run in self.runs} - {RELEASED}
         if labels:
             return f"not covered ({self.metric} is a {min(labels)})"
-        fixed = self.draw.asked.get("metric")
+        fixed = self.draw.asked.metric
         if fixed != self.metric:
             return f"not covered: the number of runs was drawn for a choice by {fixed}"
         if others := self._others:
@@ -67,7 +67,7 @@ class Selection:
                 state.randomness == "system" and bool(state.repeated_rounds) for state in states
             ],
             "spent more than the draw planned": [
-                self._spent(number) > cost["one"] * (1 + 1e-9) for number in self._drawn
+                self._spent(number) > cost.one * (1 + 1e-9) for number in self._drawn
             ],
         }
         for what, runs in failing.items():
@@ -75,8 +75,8 @@ class Selection:
                 numbers = ", ".join(str(number) for number, fails in enumerate(runs) if fails)
                 return f"not covered: these runs {what}: {numbers}"
         return (
-            f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit "
-            f"{cost['unit']}, adjacency {cost['adjacency']}, delta = {cost['delta']:g}, "
+            f"covered: epsilon {cost.certified:.4g} (one run: {cost.one:.4g}), unit "
+            f"{cost.unit}, adjacency {cost.adjacency}, delta = {cost.delta:g}, "
             "if only this model is released"
         )
 
@@ -84,7 +84,7 @@ class Selection:
     def _others(self) -> str:
         """How the runs differ from those that were drawn, by folder and seed; empty if they do
         not."""
-        seeds = {str(number): self.draw.asked["seed"] + number for number in self._drawn}
+        seeds = {str(number): self.draw.asked.seed + number for number in self._drawn}
         found = {run.folder.name: run.seed for run in self.runs}
         if extra := sorted(found.keys() - seeds.keys()):
             return f"{', '.join(extra)} were not drawn"
@@ -100,7 +100,7 @@ class Selection:
     def _spent(self, number: int) -> float:
         """The largest epsilon that the run's table certifies for the unit that the choice costs."""
         table, cost = self._run(number).epsilon, self.draw.cost
-        about = (table.unit == cost["unit"]) & (table.adjacency == cost["adjacency"])
+        about = (table.unit == cost.unit) & (table.adjacency == cost.adjacency)
         rows = table[about & (table.observer == RELEASED_MODEL)]
         return float(rows.certified.max()) if len(rows) else math.inf
 
@@ -123,7 +123,7 @@ class Selection:
         value = self.best.final(self.metric)
         return (
             f"best of a random number of runs ({len(self.draw.chosen)} drawn, mean "
-            f"{asked['mean']:g}, shape {asked['shape']:g}): {self.best.folder} with "
+            f"{asked.mean:g}, shape {asked.shape:g}): {self.best.folder} with "
             f"{self.metric} {value:.4f}; selection {self.cost}"
         )
 

@@ -121,18 +121,27 @@ class Progress:
             self.console.print(text, soft_wrap=True)
 
 
+MARGIN = 0.02
+"""A model that is less above one without information is as good as that one."""
+
+
+def hardly_better(model: float, trivial: float) -> bool:
+    """Whether a model's metric is that of one without information."""
+    return model < trivial + MARGIN
+
+
 def at_chance(row: Mapping[str, str], algo: object) -> str:
-    """What to turn where the model is no better than the trivial one; empty where it is.
+    """What to turn where the model is hardly better than the trivial one; empty where it is.
 
     row: of utility.csv, for the metric that is judged.
     """
     own, trivial = row.get(MODEL), row.get(TRIVIAL)
-    if not own or not trivial or float(own) > float(trivial):
+    if not own or not trivial or not hardly_better(float(own), float(trivial)):
         return ""
     keys = [f"algo.{key}" for key in ("global_lr", "clip", "local_lr") if hasattr(algo, key)]
     ways = ", ".join((*keys, "rounds", "accountant.target"))
     return (
-        f"At chance: {row['metric']} {float(own):.4f} of the model is not above "
+        f"At chance: {row['metric']} {float(own):.4f} of the model is hardly above "
         f"{float(trivial):.4f} of the trivial model; turn {ways}"
     )
 

@@ -87,9 +87,8 @@ class RandomNumber:
             allowed = f"the same for all settings ({' '.join(words)})"
             same = options.randomness == first.randomness
             require(same, "randomness", options.randomness, allowed)
-        listed = [list(words) for words in settings]
-        metric = self._chosen_by(experiments)
-        asked = {**asdict(self), "metric": metric, "seed": first.seed, "settings": listed}
+        listed = tuple(tuple(words) for words in settings)
+        asked = Asked(self.mean, self.shape, first.seed, listed, self._chosen_by(experiments))
         if (folder / DRAW).exists():
             known = SweepDraw.read(folder)
             if known.asked != asked:
@@ -99,12 +98,11 @@ class RandomNumber:
             return known
         rng = experiments[0].streams.secret("number of runs", SETUP)
         number = self.distribution.draw(lambda: float(rng.random(1)[0]))
-        chosen = [int(uniform * len(settings)) for uniform in rng.random(number)]
         draw = SweepDraw(
             asked,
-            chosen,
-            [exp.options.rounds for exp in experiments],
-            [configured(yaml) for yaml in configs],
+            tuple(int(uniform * len(settings)) for uniform in rng.random(number)),
+            tuple(exp.options.rounds for exp in experiments),
+            tuple(map(configured, configs)),
             self.cost(experiments),
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,11 +122,9 @@ class RandomNumber:
         require(label == RELEASED, key, metric, allowed)
         return metric
 
-    def cost(self, experiments: Sequence[Experiment]) -> dict[str, Any]:
-        """The cost of releasing the best model, whichever settings it has.
-
-        Returns the certified epsilon of the choice, that of the costliest single run (`one`), unit,
-        adjacency and delta. The unit is the user if there is a certificate for users.
+    def cost(self, experiments: Sequence[Experiment]) -> Cost:
+        """The cost of releasing the best model, whichever settings it has. The unit is the user if
+        there is a certificate for users.
 
         Raises ConfigError when a released model has no certificate, when its records are read
         without noise before the first event, or when settings protect different units.
@@ -155,13 +151,7 @@ class RandomNumber:
         selected = self.distribution.selected(np.array(ORDERS), largest)
         certified = convert(ORDERS, selected, delta)
         _require(math.isfinite(certified), "settings with enough noise for a finite epsilon")
-        return {
-            "certified": certified,
-            "one": convert(ORDERS, largest, delta),
-            "unit": unit,
-            "adjacency": adjacency,
-            "delta": delta,
-        }
+        return Cost(certified, convert(ORDERS, largest, delta), unit, adjacency, delta)
 
 
 def configured(config_yaml: str) -> dict[str, str]:
@@ -186,29 +176,23 @@ class Asked:
     shape: float
     seed: int
     settings: tuple[tuple[str, ...], ...]
-    metric: str | None = None  # earlier versions fixed none
+    metric: str
 
 
 @dataclass(frozen=True)
 class Cost:
-    """See `RandomNumber.cost`."""
+    """What the choice costs.
+
+    certified: epsilon of the choice.
+    one: that of the costliest single run.
+    unit, adjacency, delta: of both.
+    """
 
     certified: float
     one: float
     unit: str
     adjacency: str
     delta: float
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What trials.json has: types of the fields of `SweepDraw`."""
-
-    asked: Asked
-    chosen: tuple[int, ...]
-    rounds: tuple[int, ...]
-    configs: tuple[Mapping[str, str], ...]
-    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -222,26 +206,25 @@ class SweepDraw:
     cost: see `RandomNumber.cost`.
     """
 
-    asked: dict[str, Any]
-    chosen: list[int]
-    rounds: list[int]
-    configs: list[dict[str, str]]
-    cost: dict[str, Any]
+    asked: Asked
+    chosen: tuple[int, ...]
+    rounds: tuple[int, ...]
+    configs: tuple[Mapping[str, str], ...]
+    cost: Cost
 
     @staticmethod
     def read(folder: Path) -> SweepDraw:
         """The draw in a sweep's folder. Raises FedprivError when it cannot be read."""
         try:
-            values = read_json(folder / DRAW)
-            stored = as_type(Stored, values)
-            settings = len(stored.asked.settings)
-            if not all(0 <= place < settings for place in stored.chosen):
+            draw: SweepDraw = as_type(SweepDraw, read_json(folder / DRAW))
+            settings = len(draw.asked.settings)
+            if not all(0 <= place < settings for place in draw.chosen):
                 raise ValueError(f"chosen: expected places of {settings} settings")
-            if not len(stored.rounds) == len(stored.configs) == settings:
+            if not len(draw.rounds) == len(draw.configs) == settings:
                 raise ValueError(f"rounds and configs: expected those of {settings} settings")
-            return SweepDraw(**values)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
+        return draw
 
     def changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
         """Top-level keys by which a run's configuration differs from the one that was drawn.
@@ -257,4 +240,4 @@ class SweepDraw:
     def words(self) -> Iterator[list[str]]:
         """The words of each run: its setting and its own seed."""
         for number, place in enumerate(self.chosen):
-            yield [*self.asked["settings"][place], f"seed={self.asked['seed'] + number}"]
+            yield [*self.asked.settings[place], f"seed={self.asked.seed + number}"]

@@ -59,10 +59,10 @@ def test_the_time_left_is_rounded(seconds, said):
 
 
 @pytest.mark.parametrize(
-    ("own", "trivial", "said"), [("0.5", "0.5", True), ("0.51", "0.5", False), ("0.4", "", False)]
+    ("own", "trivial", "said"), [("0.5", "0.5", True), ("0.51", "0.5", True), ("0.53", "0.5", False), ("0.4", "", False)]
 )
 def test_a_model_at_chance_says_what_to_turn(own, trivial, said):
     row = {"metric": "auc", "model": own, "trivial": trivial}
     text = at_chance(row, experiment("algo=uldp_avg").algo)
-    assert text.startswith("At chance: auc 0.5000 ") == said
+    assert text.startswith(f"At chance: auc {float(own):.4f} ") == said
     assert ("turn algo.global_lr, algo.clip, algo.local_lr, rounds" in text) == said

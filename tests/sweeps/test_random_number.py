@@ -63,9 +63,7 @@ def test_the_table_says_what_the_best_costs(swept):
     assert f"sweep/{int(np.argmax(finals))} with accuracy {max(finals):.4f}" in note.replace(
         " /", "/"
     )
-    assert (
-        f"covered: epsilon {cost['certified']:.4g} (one run: {cost['one']:.4g}), unit user" in note
-    )
+    assert f"covered: epsilon {cost.certified:.4g} (one run: {cost.one:.4g}), unit user" in note
     assert "not covered" not in note
 
 
@@ -98,8 +96,8 @@ def test_the_cost_is_that_of_the_costliest_setting(swept):
         for row in EpsilonForecast.of(experiment(*WORDS, "algo.noise_multiplier=3")).rows_at([2])
         if (row.observer, row.method) == ("released model", "rdp")
     ]
-    assert cost["one"] == pytest.approx(one[0])
-    assert cost["certified"] > cost["one"]
+    assert cost.one == pytest.approx(one[0])
+    assert cost.certified > cost.one
 
 
 def test_settings_of_which_neither_curve_is_the_larger_one_pay_for_both():
@@ -108,7 +106,7 @@ def test_settings_of_which_neither_curve_is_the_larger_one_pay_for_both():
     whole = experiment(*WORDS, "algo.noise_multiplier=3")
     sweeper = RandomNumber(4.0, 1.0)
     both, each = sweeper.cost([sampled, whole]), [sweeper.cost([exp]) for exp in (sampled, whole)]
-    assert both["certified"] > max(one["certified"] for one in each)
+    assert both.certified > max(one.certified for one in each)
 
 
 def test_a_sweep_that_died_keeps_its_draw(swept, tmp_path):

@@ -11,6 +11,7 @@ from fedpriv.data.table.schema import Number, parse_schema
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts, number, text
 from fedpriv.runs.labels import RELEASED
+from fedpriv.runs.progress import hardly_better
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import UTILITY
 from fedpriv.runtime.utility import ALL, MODEL, REFERENCES
@@ -59,8 +60,6 @@ def utility_facts(folder: Path, status: Status, *, public: bool) -> list[Facts]:
 
 CHANCE = {"auc": 0.5, "c_index": 0.5, "r2": 0.0}
 """What a model without information reaches."""
-MARGIN = 0.02
-"""A model that is less above is as good as one without information."""
 
 
 def at_chance(runs: Sequence[Facts]) -> list[str]:
@@ -72,7 +71,7 @@ def at_chance(runs: Sequence[Facts]) -> list[str]:
         chance = CHANCE | ({"balanced_accuracy": 1 / run["classes"]} if run["classes"] else {})
         known = {row["metric"]: row["trivial"] for row in run["utility"]}
         least = chance.get(name) if known.get(name) is None else known[name]
-        if isinstance(value, float) and least is not None and value < least + MARGIN:
+        if isinstance(value, float) and least is not None and hardly_better(value, least):
             which = f"run {run['folder']}: " if len(runs) > 1 else ""
             metric = name.replace("_", " ")
             found.append(
