@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.number_table import write_table
 from fedpriv.reports.summary import standard_deviation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +35,8 @@ def main(words: list[str]) -> None:
     published, *own = (Path(word) for word in words)
     rows = [*theirs(published), *_ours(own)]
     rounds = {row[5] for row in rows if row[3] == OURS}
-    write_table(TABLE, COLUMNS, [row for row in sorted(rows) if row[5] in rounds])
+    table = pd.DataFrame([row for row in sorted(rows) if row[5] in rounds], columns=COLUMNS)
+    table.to_csv(TABLE, index=False)
     PAGE.write_text(page())
 
 

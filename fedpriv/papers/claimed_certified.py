@@ -6,13 +6,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.papers.counterexample import Counterexample
 from fedpriv.papers.hu import counterexamples as hu_counterexamples
 from fedpriv.papers.huang import theory as huang
 from fedpriv.papers.lowy import counterexamples as lowy_counterexamples
 from fedpriv.papers.uldp_fl import counterexamples as uldp_counterexamples
 from fedpriv.reports.canvas import plt, save
-from fedpriv.reports.number_table import write_table
 
 MARKS = {
     "claimed": ("x", "C3", "claimed by the paper"),
@@ -39,7 +40,8 @@ def draw(folder: Path, profile: str = "quick") -> None:
     """Write claimed_certified.csv and figure.png into a folder."""
     examples = all_counterexamples()
     rows = ([e.name, *(getattr(e, name) for name in MARKS), e.fails, e.note] for e in examples)
-    write_table(folder / "claimed_certified.csv", ["name", *MARKS, "fails", "note"], rows)
+    table = pd.DataFrame(rows, columns=["name", *MARKS, "fails", "note"])
+    table.to_csv(folder / "claimed_certified.csv", index=False)
 
     figure, axis = plt.subplots(figsize=(10.5, 1.6 + 0.42 * len(examples)), layout="constrained")
     for name, (marker, color, label) in MARKS.items():

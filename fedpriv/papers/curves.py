@@ -34,7 +34,6 @@ def draw_lines(
     by: str,
     looks: Mapping[Any, Mapping[str, Any]] | None = None,
     bars: bool = False,
-    band: bool = True,
     **style: Any,
 ) -> None:
     """Draw a line through the means of a column, with their standard deviations, for each group.
@@ -42,7 +41,6 @@ def draw_lines(
     x, y, by: columns. Groups are drawn in the order of their first rows.
     looks: style of single groups, beside the style of all.
     bars: whether deviations are bars in place of a band.
-    band: whether there is a band.
     """
     for marker, (name, own) in zip(MARKERS, table.groupby(by, sort=False)):
         curve = own.groupby(x)[y].agg(["mean", "std"])
@@ -50,7 +48,5 @@ def draw_lines(
         look |= (looks or {}).get(name, {})
         if bars:
             axis.errorbar(curve.index, curve["mean"], curve["std"], **look)
-        elif band:
-            plot_band(axis, curve, **look)
         else:
-            axis.plot(curve["mean"], **look)
+            plot_band(axis, curve, **look)

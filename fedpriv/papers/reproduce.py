@@ -4,7 +4,8 @@
 Most figures are an experiment (a sweep) and a drawing of its runs. Without names, the command draws
 the figures that need no downloaded data; `all` draws every figure. Results go to
 outputs/<name>/<time>/, with figure.png; outputs/figures/index.html shows the latest of each. The
-figures of Hu et al. and Lowy et al. that methods decide are drawn by `fedpriv replicate`.
+figures of Hu et al., Lowy et al. and Jeon et al. that methods decide are drawn by `fedpriv
+replicate`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,6 @@ FIGURES: dict[str, FigureMaker] = {
     ),
     "secured_fl/fig3_cifar10": partial(peer_accuracy.methods, name="secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
-    "secured_fl/fig5": peer_accuracy.by_iterations,
     "secured_fl/fig6": partial(counted, name="secured_fl/fig6"),
     "secured_fl/leakage": peer_leakage.draw,
     "study/breast_cancer": partial(

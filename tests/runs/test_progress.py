@@ -59,7 +59,8 @@ def test_the_time_left_is_rounded(seconds, said):
 
 
 @pytest.mark.parametrize(
-    ("own", "trivial", "said"), [("0.5", "0.5", True), ("0.51", "0.5", True), ("0.53", "0.5", False), ("0.4", "", False)]
+    ("own", "trivial", "said"),
+    [("0.5", "0.5", True), ("0.51", "0.5", True), ("0.53", "0.5", False), ("0.4", "", False)],
 )
 def test_a_model_at_chance_says_what_to_turn(own, trivial, said):
     row = {"metric": "auc", "model": own, "trivial": trivial}

@@ -1,4 +1,4 @@
-"""Figs 3 and 5 and Tables I and II of Jeon et al. (SecureD-FL): test accuracy of Local-only, FedAvg
+"""Fig. 3 and Tables I and II of Jeon et al. (SecureD-FL): test accuracy of Local-only, FedAvg
 and SecureD-FL.
 
 A figure is one sweep for each method. LEAF's FEMNIST must be in FEDPRIV_DATA or the cache. If it is
@@ -52,24 +52,6 @@ def methods(
     for method, own in METHODS.items():
         run_experiment(name, folder / method, profile, *words(), *own)
     draw(find_runs([folder]), folder)
-
-
-def by_iterations(folder: Path, profile: str) -> None:
-    """Fig. 5: accuracy of SecureD-FL against the round, for 1 to 7 iterations."""
-    run_experiment("secured_fl/fig5", folder, profile, *femnist_words())
-    runs = find_runs([folder])
-    preset = {"preset": lambda run: run.config["aggregation"]["preset"]}
-    table = tabulate(runs, **preset).sort_values("preset", kind="stable")
-    table["preset"] = table["preset"].str.replace("tuned_", "I = ")
-    figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    draw_lines(axis, table, "round", runs[0].status.metric, by="preset", band=False, ms=4)
-    axis.set(xlabel="round", ylabel="test accuracy")
-    axis.set_title(f"{title(runs[0])}, 9 peers", fontsize=10)
-    grid_and_legend(axis, 8.5)
-    figure.supxlabel(
-        "iterations are run beyond what is safe, so that they can be compared", fontsize=8
-    )
-    save(figure, folder / "figure.png")
 
 
 def draw(runs: list[Run], folder: Path) -> None:

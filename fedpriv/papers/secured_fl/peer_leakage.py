@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
 from fedpriv.engines.base import Network
 from fedpriv.parties.traffic import Letter
 from fedpriv.reports.canvas import MARKERS, Axes, grid_and_legend, plt, save
-from fedpriv.reports.number_table import write_table
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
 from fedpriv.topology.design import designed
@@ -46,7 +47,7 @@ def draw(folder: Path, profile: str) -> None:
         for colluders, determined in worst.items()
         for iteration, number in enumerate(determined, 1)
     )
-    write_table(folder / "leakage.csv", COLUMNS, rows)
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(folder / "leakage.csv", index=False)
     panels = len(PEERS[profile]) + 1
     figure, axes = plt.subplots(1, panels, figsize=(4.4 * panels, 4.2), layout="constrained")
     for axis, (peers, worst) in zip(axes, found.items()):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from fedpriv.accountants.events import Composition
 from fedpriv.accountants.group import group_dp, group_rdp_epsilon, paper_group_claim
 from fedpriv.accountants.pld import group_pld
 from fedpriv.accountants.renyi import PAPER_ORDERS
 from fedpriv.reports.canvas import grid_and_legend, plain_ticks, plt, save
-from fedpriv.reports.number_table import write_table
 
 Q = 0.01
 SIGMA = 5.0
@@ -61,5 +62,6 @@ def draw(folder: Path, profile: str = "quick") -> None:
     plain_ticks(axis, POWERS)
     axis.set_title(f"q = {Q:g}, sigma = {SIGMA:g}, {STEPS:,} steps", fontsize=10)
     grid_and_legend(axis, 8)
-    write_table(folder / "group_privacy.csv", ["group_size", "curve", "epsilon"], rows)
+    table = pd.DataFrame(rows, columns=["group_size", "curve", "epsilon"])
+    table.to_csv(folder / "group_privacy.csv", index=False)
     save(figure, folder / "figure.png")
