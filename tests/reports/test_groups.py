@@ -46,6 +46,7 @@ def test_five_and_five_point_zero_are_one_setting():
 def test_the_same_run_twice_is_refused_unless_it_is_the_same_folder(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON, seed=7)
     assert len(find_runs([tmp_path, tmp_path / "0", tmp_path / "." / "0"])) == 1
-    fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=7)
-    with pytest.raises(FedprivError, match=r"0 and .*1 are the same run twice \(seed=7\)"):
+    fake_run(tmp_path / "1", "AVG", VALUES, EPSILON, seed=8)
+    fake_run(tmp_path / "2", "AVG", VALUES, EPSILON, seed=7)
+    with pytest.raises(FedprivError, match=r"0 and .*2 are the same run twice \(seed=7\)"):
         group_runs(find_runs([tmp_path]))

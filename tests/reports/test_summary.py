@@ -29,13 +29,6 @@ def table(root, **chosen):
     return Report.of(find_runs([root]), **chosen)
 
 
-def test_the_same_run_twice_is_found_whatever_lies_between(tmp_path):
-    for name, seed in (("0", 7), ("1", 8), ("2", 7)):
-        made(tmp_path / name, 0.5, seed=seed)
-    with pytest.raises(FedprivError, match="are the same run twice"):
-        group_runs(find_runs([tmp_path]))
-
-
 def test_a_setting_with_fewer_seeds_is_not_the_best(tmp_path):
     for seed in range(2):
         made(tmp_path / f"1_{seed}", 0.6, seed=seed, clip=1)

@@ -13,10 +13,6 @@ from fake_runs import read_status
 from small_data import write_creditcard, write_csv
 
 from fedpriv.data.shared import digest_allocation, load
-from fedpriv.errors import FedprivError
-from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.groups import group_runs
-from fedpriv.reports.report import Report
 from fedpriv.runtime import allocate, identity, prepare
 from fedpriv.runtime.identity import digest_plan, secret_path
 from fedpriv.testing import experiment
@@ -89,30 +85,11 @@ def test_a_finished_job_of_a_sweep_on_other_records_is_refused(root, tmp_path):
     assert "began with other records (data)" in done.stderr
 
 
-def test_a_table_groups_by_digest_and_not_by_path(root, tmp_path):
-    trained(tmp_path / "0", root, "seed=0")
-    write_creditcard(tmp_path / "copy" / "creditcard" / "creditcard.csv")
-    trained(tmp_path / "1", tmp_path / "copy", "seed=1")
-    [group] = group_runs(find_runs([tmp_path / "0", tmp_path / "1"]))
-    assert group.seeds == (0, 1)
-    flip_labels(root)
-    trained(tmp_path / "2", root, "seed=2")
-    with pytest.raises(FedprivError, match="runs on different data cannot be compared: records="):
-        group_runs(find_runs([tmp_path / "0", tmp_path / "2"]))
-
-
-def test_runs_of_other_code_are_other_rows(root, tmp_path, monkeypatch):
-    trained(tmp_path / "0", root, "seed=0")
-    same = trained(tmp_path / "1", root, "seed=1")
-    [row] = Report.of(find_runs([tmp_path / "0", same])).summaries
-    assert row.n == 2
+def test_a_run_that_goes_on_with_other_code_says_so(root, tmp_path, monkeypatch):
+    folder = trained(tmp_path / "run", root)
     monkeypatch.setattr(identity, "source_digest", lambda name: "edited")
-    other = trained(tmp_path / "2", root, "seed=2")
-    report = Report.of(find_runs([tmp_path / "0", same, other]))
-    assert sorted(one.n for one in report.summaries) == [1, 2]
-    assert "code" in report.shown().columns
-    run(f"resume={same}", "rounds=2", cwd=tmp_path)
-    assert "other source code" in read_status(same)["warnings"][0]
+    run(f"resume={folder}", "rounds=2", cwd=tmp_path)
+    assert "other source code" in read_status(folder)["warnings"][0]
 
 
 @pytest.mark.parametrize(

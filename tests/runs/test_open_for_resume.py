@@ -1,8 +1,6 @@
 """What a run's folder keeps, and what it refuses before it is resumed. The folders are made by
 hand."""
 
-import json
-
 import numpy as np
 import pytest
 import yaml
@@ -201,13 +199,6 @@ def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
     (folder.path / "traffic.csv").write_text("round,value\n1,0.6\n")
     with pytest.raises(FedprivError, match=r"traffic\.csv is damaged"):
         RunFolder(folder.path).rewind(saved)
-
-
-def test_status_merges(folder):
-    folder.status(state="running", rounds=3)
-    folder.status(state="done")
-    stored = json.loads((folder.path / "status.json").read_text())
-    assert (stored["state"], stored["rounds"]) == ("done", 3)
 
 
 def test_replacing_never_leaves_half_a_file(tmp_path, monkeypatch):
