@@ -42,17 +42,17 @@ def write_audit(path: Path, confidence: float, jobs: Sequence[Mapping[str, Any]]
         "made": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "made_by": f"fedpriv {fedpriv.__version__}",
         "confidence": confidence,
-        "jobs": [_plain(job) for job in jobs],
+        "jobs": [plain(job) for job in jobs],
     }
     replace_file(path, (json.dumps(found, indent=1, allow_nan=False) + "\n").encode())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Values for JSON: infinity as the text "inf", NaN as null."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "inf" if value > 0 else None
     return value

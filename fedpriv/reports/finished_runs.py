@@ -74,6 +74,11 @@ def sweep_order(folder: Path) -> tuple[int, int, str]:
     return (0, int(folder.name), "") if folder.name.isdigit() else (1, 0, str(folder))
 
 
+def run_folders(root: Path) -> list[Path]:
+    """The folders of all runs at or below `root`, in their order."""
+    return sorted((file.parent for file in root.rglob(STATUS)), key=sweep_order)
+
+
 def print_to_stderr(text: str) -> None:
     say(text, file=sys.stderr)
 

@@ -11,11 +11,10 @@ from rich.table import Table
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import read_overrides
-from fedpriv.reports.finished_runs import read_run, sweep_order
+from fedpriv.reports.finished_runs import read_run, run_folders
 from fedpriv.reports.groups import group_by_data
 from fedpriv.reports.report import Report
-from fedpriv.runs.journal import in_progress
-from fedpriv.runs.status import STATUS, Status
+from fedpriv.runs.status import Status
 
 MAX_SHOWN = 40
 """A longer list shows only runs that are not done."""
@@ -40,14 +39,12 @@ class RunState:
 def run_states(folder: Path) -> list[RunState]:
     """Every run at or below a sweep's folder, in the order of its jobs."""
     found = []
-    for path in sorted({file.parent for file in folder.rglob(STATUS)}, key=sweep_order):
+    for path in run_folders(folder):
         try:
             status = Status.read(path)
-            state, reason = status.state, status.reason or ""
+            state, reason = status.state_in(path), status.reason or ""
         except FedprivError as error:
             state, reason = "damaged", str(error)
-        if state == "running" and not in_progress(path):
-            state = "killed"
         words = " ".join(read_overrides(path) or [])
         found.append(RunState(path, words, state, reason))
     return found

@@ -21,7 +21,7 @@ from rich.console import Console
 from fedpriv.accountants.ledger import epsilon_table, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import ConfigError, require
-from fedpriv.runs.epsilon_forecast import EpsilonForecast, calibrations
+from fedpriv.runs.epsilon_forecast import EpsilonForecast, bounded, calibrations
 from fedpriv.runs.progress import CHARGED_TWICE
 from fedpriv.runs.status import Status
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
@@ -174,10 +174,6 @@ def _text(epsilon: float) -> str:
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4f}"
 
 
-def _bounded(epsilon: float | None) -> float | None:
-    return None if epsilon is None or math.isinf(epsilon) else epsilon
-
-
 def _record(cost: EpsilonForecast) -> dict[str, Any]:
     """Everything as plain values. An epsilon without a bound is null."""
     exp = cost.exp
@@ -192,7 +188,7 @@ def _record(cost: EpsilonForecast) -> dict[str, Any]:
         "repeated_rounds": dict(cost.repeated),
         "not_covered": list(_not_covered(cost)),
         "epsilons": [
-            asdict(row) | {"certified": _bounded(row.certified), "claimed": _bounded(row.claimed)}
+            asdict(row) | {"certified": bounded(row.certified), "claimed": bounded(row.claimed)}
             for row in cost.rows
         ],
     }

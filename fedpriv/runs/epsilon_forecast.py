@@ -3,6 +3,7 @@ depend on the allocation."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,11 @@ def with_solved_noise(exp: Experiment) -> Experiment:
         return exp
     noise = EpsilonForecast.of(exp).plan.noise_multipliers
     return replace(exp, accountant=replace(exp.accountant, target=None), noise=noise)
+
+
+def bounded(epsilon: float | None) -> float | None:
+    """An epsilon for JSON, which knows no infinity; None for no bound and no claim."""
+    return None if epsilon is None or math.isinf(epsilon) else epsilon
 
 
 def milestones(rounds: int) -> list[int]:

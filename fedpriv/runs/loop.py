@@ -22,6 +22,7 @@ from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
 from fedpriv.runs.checkpoint import Origin
+from fedpriv.runs.epsilon_forecast import bounded
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
 from fedpriv.runs.progress import OnRound, Progress, summary
 from fedpriv.runs.records import RunRecords, beyond_processors
@@ -122,7 +123,7 @@ def train(
             folder.status(
                 state="done",
                 reason=ending,
-                epsilon=_bounded(headline(rows, experiment.algo.headline_observer)),
+                epsilon=bounded(headline(rows, experiment.algo.headline_observer)),
                 dp_valid=private,
                 set_ups=prepared.standing.set_ups,
             )
@@ -161,11 +162,6 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
         LOGGER.error("failed: %s", error, exc_info=True)
         folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
         raise
-
-
-def _bounded(epsilon: float) -> float | None:
-    """An epsilon for JSON, which knows no infinity."""
-    return epsilon if math.isfinite(epsilon) else None
 
 
 def is_private(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.errors import FedprivError
+from fedpriv.runs.journal import in_progress
 from fedpriv.runs.labels import UNKNOWN
 from fedpriv.runtime.identity import RunIdentity
 from fedpriv.util.untrusted_files import as_type, read_json
@@ -104,6 +105,12 @@ class Status:
             told = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
             raise FedprivError(f"{path}: cannot be read ({told})") from error
         return status
+
+    def state_in(self, folder: Path) -> str:
+        """The state of the run in a folder; "killed" if it says "running" and no process works
+        there."""
+        killed = self.state == "running" and not in_progress(folder)
+        return "killed" if killed else self.state
 
     @staticmethod
     def find(folder: Path) -> Status | None:

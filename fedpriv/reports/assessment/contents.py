@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
 
 import fedpriv
 from fedpriv.errors import FedprivError
@@ -23,7 +21,9 @@ from fedpriv.reports.assessment.checks import checks, contradictions
 from fedpriv.reports.assessment.folder_files import Facts, text
 from fedpriv.reports.assessment.plain_words import gloss
 from fedpriv.reports.assessment.run_facts import headline, run_facts
-from fedpriv.reports.finished_runs import find_runs, sweep_order
+from fedpriv.reports.audit_file import plain
+from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.finished_runs import run_folders as all_runs
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import curve_of
 from fedpriv.runs.status import STATUS
@@ -86,7 +86,7 @@ def run_folders(folder: Path) -> list[Path]:
         raise FedprivError(f"{folder}: there is no such folder")
     if (folder / STATUS).exists():
         return [folder]
-    found = sorted((path.parent for path in folder.rglob(STATUS)), key=sweep_order)
+    found = all_runs(folder)
     if not found:
         raise FedprivError(f"{folder}: no run at or below it (a run has a status.json)")
     if len(found) > MOST_RUNS:
@@ -194,11 +194,11 @@ def comparison(folder: Path) -> Facts:
                 "name": text(summary.group.name),
                 "metric": text(summary.metric),
                 "label": text(summary.label),
-                "mean": _plain(summary.mean),
-                "sd": _plain(summary.sd),
+                "mean": plain(summary.mean),
+                "sd": plain(summary.sd),
                 "n": summary.n,
-                "certified": _plain(summary.certified),
-                "claimed": _plain(summary.claimed),
+                "certified": plain(summary.certified),
+                "claimed": plain(summary.claimed),
                 "curve": curve_of(summary)[["certified", "mean"]]
                 .rename(columns={"mean": "metric"})
                 .to_dict("records"),
@@ -206,7 +206,3 @@ def comparison(folder: Path) -> Facts:
             for summary in report.summaries
         ],
     }
-
-
-def _plain(value: float) -> Any:
-    return None if math.isnan(value) else "inf" if math.isinf(value) else value

@@ -18,8 +18,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts, Row, count, number, text
 from fedpriv.reports.assessment.model_facts import SCHEMA_PLACE, column_facts, utility_facts
-from fedpriv.reports.audit_file import comparable
-from fedpriv.runs.journal import in_progress
+from fedpriv.reports.audit_file import comparable, plain
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, UTILITY
@@ -63,7 +62,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
     metric = text(status.metric)
     return {
         "folder": name,
-        "state": _state(folder, status),
+        "state": status.state_in(folder),
         "reason": text(status.reason) if not public else "",
         "updated": text(status.updated),
         "command": _command(folder),
@@ -147,8 +146,8 @@ def last_epsilons(rows: Sequence[Row], assumptions: Mapping[str, str]) -> list[F
             **about,
             "round": last,
             "method": text(row.get("method")),
-            "certified": _plain(math.inf if certified is None else certified),
-            "claimed": _plain(number(row.get("claimed"))),
+            "certified": plain(math.inf if certified is None else certified),
+            "claimed": plain(number(row.get("claimed"))),
             "status": text(row.get("status")),
             "assumptions": [part for part in assumed if not part.startswith(FAILS)],
             "fails": [
@@ -172,12 +171,6 @@ def headline(facts: Facts) -> Facts | None:
 def protects(facts: Facts) -> bool:
     """Whether the run says that it protects somebody, and is done."""
     return facts["dp_valid"] is True and facts["state"] == "done"
-
-
-def _state(folder: Path, status: Status) -> str:
-    """As in status.json; "killed" if it says "running" and no process works there."""
-    killed = status.state == "running" and not in_progress(folder)
-    return "killed" if killed else status.state
 
 
 def _command(folder: Path) -> str:
@@ -222,7 +215,7 @@ def _last_metrics(rows: Sequence[Row], status: Status, public: bool) -> dict[str
     for name, value in rows[-1].items():
         if name != "round" and value and (not public or status.metric_label(name) == RELEASED):
             label = text(status.metric_label(name))
-            found[text(name)] = {"value": _plain(number(value)), "label": label}
+            found[text(name)] = {"value": plain(number(value)), "label": label}
     return found
 
 
@@ -263,10 +256,6 @@ def _digests(status: Status, settings: Mapping[str, Any], public: bool) -> dict[
         "settings_of_audits": files.digest_of(comparable(settings)),
     }
     return found | own
-
-
-def _plain(value: float | None) -> float | str | None:
-    return "inf" if value is not None and math.isinf(value) else value
 
 
 def _size(value: float | str | None) -> float:
