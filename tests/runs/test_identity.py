@@ -73,18 +73,6 @@ def test_a_resumed_run_continues_on_the_same_records_elsewhere(root, tmp_path):
     assert run(f"resume={folder}", "rounds=2", cwd=tmp_path).returncode == 0
 
 
-def test_a_finished_job_of_a_sweep_on_other_records_is_refused(root, tmp_path):
-    words = ("-m", *WORDS, f"data.root={root}", f"hydra.sweep.dir={tmp_path / 'sweep'}", "seed=0,1")
-    for launcher in ("basic", "side_by_side"):
-        own = (*words, f"hydra/launcher={launcher}")
-        assert run(*own, cwd=tmp_path).returncode == 0
-        assert run(*own, cwd=tmp_path).returncode == 0
-    flip_labels(root)
-    done = run(*words, "hydra/launcher=side_by_side", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "began with other records (data)" in done.stderr
-
-
 def test_a_run_that_goes_on_with_other_code_says_so(root, tmp_path, monkeypatch):
     folder = trained(tmp_path / "run", root)
     monkeypatch.setattr(identity, "source_digest", lambda name: "edited")

@@ -117,11 +117,21 @@ def test_a_set_up_that_ended_early_is_repeated_before_anything_is_summed(aggrega
     np.testing.assert_allclose(results[2].state.params, third.state.params, rtol=1e-9, atol=1e-9)
 
 
-def test_a_silo_that_dies_after_its_message_is_recorded(tmp_path):
-    status = trained(tmp_path / "run", 3, Death("silo1", 2, AFTER_ITS_MESSAGE))
+@pytest.mark.filterwarnings("ignore:repeating the set-up")
+@pytest.mark.parametrize(
+    ("deaths", "lost"),
+    [
+        ((), None),
+        ((Death("silo1", 0, 0),), "0"),  # in the first set-up
+        ((Death("silo1", 2, AFTER_ITS_MESSAGE),), "2"),
+    ],
+)
+def test_a_party_that_dies_is_recorded(deaths, lost, tmp_path):
+    status = trained(tmp_path / "run", 2, *deaths)
     assert status["aborted_rounds"] == {}
-    assert status["lost_parties"] == {"2": {"silo1": "silent"}}
-    assert "WARNING round 2: lost silo1: silent" in (tmp_path / "run" / "run.log").read_text()
+    assert status.get("lost_parties") == (lost and {lost: {"silo1": "silent"}})
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert (f"WARNING round {lost}: lost silo1: silent" in log) == bool(lost)
 
 
 def test_losses_of_earlier_processes_stay(tmp_path):
@@ -132,32 +142,16 @@ def test_losses_of_earlier_processes_stay(tmp_path):
     assert status["lost_parties"] == lost | {"3": {"silo2": "silent"}}
 
 
-def test_repeated_rounds_that_differ_are_named(tmp_path):
+@pytest.mark.parametrize("deaths", [(), (Death("server", 2, 1),)], ids=["whole", "lost"])
+def test_repeated_rounds_that_differ_are_named(deaths, tmp_path):
     """The first attempt at round 3 starts from the model of round 1, the second from round 2's."""
-    words = "checkpoint_every=10"
+    words = ["checkpoint_every=10"]
     with dies_in(3, sums=[]), pytest.raises(Interruption):
-        trained(tmp_path / "run", 4, Death("server", 2, 1), words=[words])
-    status = trained(tmp_path / "run", 4, words=[words], resume=True)
+        trained(tmp_path / "run", 4, *deaths, words=words)
+    status = trained(tmp_path / "run", 4, words=words, resume=True)
     assert status["repeated_rounds"] == {"1": 1, "2": 1, "3": 1}
     assert status["aborted_rounds"] == {}
-    assert status["repeats_differ"] == OTHER_REPEATS
-
-
-def test_repeated_rounds_without_a_loss_are_equal(tmp_path):
-    with dies_in(3, sums=[]), pytest.raises(Interruption):
-        trained(tmp_path / "run", 4, words=["checkpoint_every=10"])
-    status = trained(tmp_path / "run", 4, words=["checkpoint_every=10"], resume=True)
-    assert "repeats_differ" not in status
-
-
-def test_the_status_of_a_run_without_losses_has_no_such_entry(tmp_path):
-    assert "lost_parties" not in trained(tmp_path / "run", 1)
-
-
-@pytest.mark.filterwarnings("ignore:repeating the set-up")
-def test_a_party_that_dies_in_the_first_set_up_is_recorded(tmp_path):
-    status = trained(tmp_path / "run", 1, Death("silo1", 0, 0))
-    assert status["lost_parties"] == {"0": {"silo1": "silent"}}
+    assert status.get("repeats_differ") == (OTHER_REPEATS if deaths else None)
 
 
 @pytest.mark.filterwarnings("ignore:round 3")

@@ -100,6 +100,7 @@ def test_a_folder_holds_one_run(started, tmp_path):
     ("attempts", "completed", "expected"),
     [
         ([], 0, {}),
+        ([1], None, {1: 1}),
         ([1], 0, {1: 1}),
         ([1, 1], 0, {1: 2}),
         ([1, 1, 2], 2, {1: 1}),
@@ -112,11 +113,6 @@ def test_the_forecast_of_a_folder_charges_each_unrecorded_attempt(
     folder = made(tmp_path / "run", attempts, completed=completed)
     assert rounds_repeated(folder.path, system=True) == expected
     assert rounds_repeated(folder.path, system=False) == {}
-
-
-def test_the_forecast_of_a_folder_before_its_first_checkpoint(tmp_path):
-    folder = made(tmp_path / "run", [1], completed=None)
-    assert rounds_repeated(folder.path, system=True) == {1: 1}
 
 
 def test_the_forecast_needs_the_journal(tmp_path):
