@@ -76,12 +76,13 @@ def test_nothing_is_imported_from_the_working_folder(theirs, marker):
     Hydra nor packages that libraries look for are found there."""
     (theirs.parent / "pyarrow.py").write_text(EVIL.format(str(marker)))
     (theirs.parent / "bottleneck.py").write_text(EVIL.format(str(marker)))
-    program = "import sys; sys.path.remove(''); from fedpriv.cli import main; main(sys.argv[1:])"
-    for words in (["table", "theirs"], ["epsilon", "resume=theirs"]):
-        child = [sys.executable, "-c", program, *words]
-        done = subprocess.run(child, cwd=theirs.parent, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert not marker.exists(), words
+    program = "import sys; sys.path.remove(''); from fedpriv.cli import main; "
+    program += "main(['table', 'theirs']); main(['epsilon', 'resume=theirs'])"
+    child = [sys.executable, "-c", program]
+    done = subprocess.run(child, cwd=theirs.parent, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"released model") >= 2
+    assert not marker.exists()
 
 
 def test_the_user_may_trust_a_folder(theirs, marker):

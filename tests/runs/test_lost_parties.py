@@ -167,13 +167,13 @@ def test_a_resumed_run_knows_that_rounds_had_fewer_silos(tmp_path):
         train(replace(exp, engine=Faulty(InProcess(), faults)), "", folder, resume)
         rows = RunFolder(folder).rows("epsilon.csv")
         of_silo = {row["round"]: row["certified"] for row in rows if row["observer"] == "silo"}
-        return float(of_silo["8"])
+        return float(of_silo["4"])
 
-    whole = trained(tmp_path / "whole", 8)
-    fewer = trained(tmp_path / "fewer", 8, silent)
-    with dies_in(9, sums=[]), pytest.raises(Interruption):
-        trained(tmp_path / "dead", 9, silent)
+    whole = trained(tmp_path / "whole", 4)
+    fewer = trained(tmp_path / "fewer", 4, silent)
+    with dies_in(5, sums=[]), pytest.raises(Interruption):
+        trained(tmp_path / "dead", 5, silent)
     left_out = read_status(tmp_path / "dead")["left_out"]
     assert left_out == ["silo3", "silo4", "silo5", "silo6"]
     (tmp_path / "dead" / "epsilon.csv").unlink()  # written anew from the ledger
-    assert whole < fewer <= trained(tmp_path / "dead", 9, resume=True)
+    assert whole < fewer <= trained(tmp_path / "dead", 5, resume=True)

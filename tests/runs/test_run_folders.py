@@ -58,8 +58,9 @@ def goes_on(folder, whole):
 
 
 def damages(content):
-    """What may become of a file: gone to zero, cut, blank, other bytes."""
-    cuts = (0, 1, len(content) // 3, len(content) // 2, len(content) - 2)
+    """What may become of a file: gone to zero, cut, blank, other bytes. `pytest -m slow` has every
+    cut."""
+    cuts = (0, len(content) // 2, len(content) - 2)
     yield from (content[:length] for length in cuts)
     yield b"\0" * len(content)
     yield b"\n" * len(content)
@@ -69,7 +70,7 @@ def damages(content):
 @pytest.mark.parametrize("name", ["epsilon.csv", "status.json", "model.safetensors"])
 def test_what_can_be_rebuilt_is(name, broken, whole):
     for content in (
-        [*damages((broken / name).read_bytes())][::3] if (broken / name).exists() else [b"x"]
+        [*damages((broken / name).read_bytes())][::2] if (broken / name).exists() else [b"x"]
     ):
         copy = Path(shutil.copytree(broken, broken.parent / "copy"))
         (copy / name).write_bytes(content)
