@@ -30,7 +30,7 @@ from fedpriv.data.table.encoding import Encoding
 from fedpriv.errors import FedprivError
 from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes, read_json
 
-FORMAT = "fedpriv bundle 1"
+FORMAT = "fedpriv bundle 2"
 MANIFEST, NETWORK, WEIGHTS = "bundle.json", "network.json", "model.safetensors"
 CERTIFICATE, ONNX, CARD = "certificate.csv", "model.onnx", "README.md"
 FOLDER = "bundle"

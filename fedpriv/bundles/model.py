@@ -183,9 +183,9 @@ class Model:
             return np.asarray(self.classes_[outputs.argmax(1)])
         first = outputs[:, 0].astype(np.float64)
         encoding = bundle.encoding
-        if bundle.task == NUMBER and encoding is not None and encoding.schema.label.range:
-            low, high = encoding.schema.label.range
-            return np.asarray(low + (first + 1) / 2 * (high - low))
+        if bundle.task == NUMBER and encoding is not None:
+            origin, unit = encoding.schema.label.origin_and_unit
+            return np.asarray(origin + first * unit)
         return first
 
     def _probabilities(self, outputs: np.ndarray) -> np.ndarray:

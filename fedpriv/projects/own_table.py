@@ -143,7 +143,10 @@ def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
     require(survives, "--range", outcome, "0 and the longest time, for survival")
     left = tuple(one for one in schema.read_off if one != range_of(label))
     return replace(
-        schema, features=features, label=replace(label, range=given[outcome]), read_off=left
+        schema,
+        features=features,
+        label=replace(label, range=given[outcome], scale=None),
+        read_off=left,
     )
 
 

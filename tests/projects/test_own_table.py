@@ -108,7 +108,8 @@ def test_a_table_without_silos_keeps_its_allocator(folder):
     assert done.returncode == 0, done.stderr
     schema = read_schema(folder / "study" / "schema.yaml")
     assert schema.label.range == (0, 60)
-    assert "range of stay" not in schema.read_off
+    assert schema.label.scale is None
+    assert "range and scale of stay" not in schema.read_off
     assert yaml.safe_load((folder / "study/conf/data/own.yaml").read_text())["allocator"] == {
         "n_silos": 4
     }

@@ -137,7 +137,11 @@ def lines(schema: Schema, table: TableSettings, *, short: bool = False) -> Itera
         event = f", event {label.events[-1]}" if label.events else ""
         yield f"label {label.column}: survival{event}, time in column {label.time} up to {high:g}"
     else:
-        yield f"label {label.column}: regression, from {low:g} to {high:g}"
+        origin, unit = label.origin_and_unit
+        yield (
+            f"label {label.column}: regression, from {low:g} to {high:g}; {origin:g} becomes 0, "
+            f"{origin + unit:g} becomes 1"
+        )
     if short:
         texts = sum(isinstance(one, Category) for one in schema.features)
         yield (

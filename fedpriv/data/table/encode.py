@@ -171,16 +171,17 @@ def _labels(
     if label.problem == SURVIVAL:
         cells.refuse_rows(measured, values < 0, "a time of survival must not be negative")
     inside = _within(cells, measured, values, label.range, rules, notes)
+    origin, unit = label.origin_and_unit
+    standard = ((inside - origin) / unit).astype(np.float32)
     if label.problem == REGRESSION:
-        return _to_unit(inside, label.range).astype(np.float32), there
+        return standard, there
     events = label.events or tuple(EVENTS)
     places = cells.places(label.column, events, str if label.events else str.casefold)
     there &= _labelled(cells, label.column, places, events, table, notes)
     means = [*map(EVENTS.get, events)] if not label.events else [0] * (len(events) - 1) + [1]
     happened = np.array([*means, 0, 0])[places]
-    longest = label.range[1]
-    event = np.where(values > longest, 0.0, happened)  # nothing was seen to happen before the end
-    return np.stack([event, inside / longest], axis=1).astype(np.float32), there
+    event = np.where(values > unit, 0.0, happened)  # nothing was seen to happen before the end
+    return np.stack([event, standard], axis=1).astype(np.float32), there
 
 
 def _labelled(

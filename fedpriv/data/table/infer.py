@@ -113,7 +113,8 @@ def infer(cells: Cells, table: TableSettings, n_users: int, silos: tuple[str, ..
 
 def range_of(label: Label) -> str:
     """The name of a label's range among what was read off the records."""
-    return f"range of {label.column if label.time is None else label.time}"
+    what = "range" if label.scale is None else "range and scale"
+    return f"{what} of {label.column if label.time is None else label.time}"
 
 
 def decimal_of(cells: Cells) -> str:
@@ -266,7 +267,8 @@ def _label(cells: Cells, table: TableSettings) -> Label:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         if low == high:
             raise DataError(f"{where}: only one value, {low:g}: nothing can be learned")
-        return Label(name, REGRESSION, range=(low, high))
+        scale = float(np.nanmean(values)), float(np.nanstd(values))
+        return Label(name, REGRESSION, range=(low, high), scale=scale)
     cells.require_printable(name)
     classes = _classes(cells, name, texts, table)
     order = dict(zip(texts, numbers))

@@ -25,7 +25,7 @@ VERSION = "fedpriv table 1"
 REGRESSION, CLASSIFICATION, SURVIVAL = PROBLEMS = ("regression", "classification", "survival")
 NEEDED = {REGRESSION: {"range"}, CLASSIFICATION: {"classes"}, SURVIVAL: {"range", "time"}}
 """What a label needs beside its column, by its problem."""
-PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "time", "events")
+PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "scale", "time", "events")
 
 MOST_FEATURES = 10_000
 """Limit of features after one-hot encoding."""
@@ -75,8 +75,9 @@ class Label:
     column: of the label; for survival, of the event (0 or 1).
     problem: one of `PROBLEMS`.
     classes: for classification, all classes as texts, in the order of the model's outputs.
-    range: for regression, bounds of the label, which become -1 and 1; for survival, 0 and the
-        longest time, which becomes 1.
+    range: for regression, bounds of the label; for survival, 0 and the longest time.
+    scale: for regression, a typical value of the label and its deviation; None: the middle and a
+        quarter of the range.
     time: for survival, the column of the time to the event or to the end of the observation.
     events: for survival, texts of the column, the last one for an event that happened; empty: yes,
         true, t and 1 are events.
@@ -86,6 +87,7 @@ class Label:
     problem: str
     classes: tuple[str, ...] = ()
     range: tuple[float, float] | None = None
+    scale: tuple[float, float] | None = None
     time: str | None = None
     events: tuple[str, ...] = ()
 
@@ -93,6 +95,15 @@ class Label:
     def columns(self) -> tuple[str, ...]:
         """The columns that it needs."""
         return (self.column,) if self.time is None else (self.column, self.time)
+
+    @property
+    def origin_and_unit(self) -> tuple[float, float]:
+        """What becomes 0 when a model trains, and the size of what becomes 1: for regression,
+        `scale`; for survival, 0 and the longest time."""
+        low, high = self.range or (0.0, 1.0)
+        if self.problem == SURVIVAL:
+            return low, high
+        return self.scale or ((low + high) / 2, (high - low) / 4)
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,7 @@ def schema_tree(schema: Schema) -> dict[str, Any]:
         "problem": label.problem,
         "classes": list(label.classes),
         "range": _listed(label.range),
+        "scale": _listed(label.scale),
         "time": label.time,
         "events": list(label.events),
     }
@@ -277,6 +289,7 @@ def _label(about: dict[str, Any]) -> Label:
     events = problem == SURVIVAL or "events" not in about
     _need(events, "label.events", about.get("events"), "nothing, because there is no survival")
     bounds = _range(about["range"], "label.range") if "range" in needed else None
+    scale = _scale(about["scale"], problem) if "scale" in about else None
     whole = problem != SURVIVAL or bounds is None or bounds[0] == 0
     _need(whole, "label.range", bounds, "0 and the longest time")
     return Label(
@@ -284,6 +297,7 @@ def _label(about: dict[str, Any]) -> Label:
         str(problem),
         _texts(about["classes"], "label.classes", least=2) if "classes" in needed else (),
         bounds,
+        scale,
         _text(about["time"], "label.time") if "time" in needed else None,
         _texts(about.get("events", []), "label.events", least=0),
     )
@@ -312,10 +326,21 @@ def _feature(name: str, about: Any) -> Number | Category:
 def _range(value: Any, key: str, *, dates: bool = False) -> tuple[float, float]:
     if dates and isinstance(value, list):
         value = days_of([str(one) for one in value], ISO).tolist()
-    numbers = isinstance(value, list) and len(value) == 2
-    numbers = numbers and all(type(one) in (int, float) and math.isfinite(one) for one in value)
-    _need(numbers and value[0] < value[1], key, value, "two numbers, the smaller one first")
+    _need(_pair(value) and value[0] < value[1], key, value, "two numbers, the smaller one first")
     return float(value[0]), float(value[1])
+
+
+def _scale(value: Any, problem: object) -> tuple[float, float]:
+    _need(problem == REGRESSION, "label.scale", value, f"nothing, because it is {problem}")
+    allowed = "a typical value, and a positive deviation"
+    _need(_pair(value) and value[1] > 0, "label.scale", value, allowed)
+    return float(value[0]), float(value[1])
+
+
+def _pair(value: Any) -> bool:
+    """Whether it is a list of two finite numbers."""
+    numbers = isinstance(value, list) and len(value) == 2
+    return numbers and all(type(one) in (int, float) and math.isfinite(one) for one in value)
 
 
 def _texts(value: Any, key: str, *, least: int) -> tuple[str, ...]:

@@ -76,10 +76,9 @@ class Table(TableSettings):
         label = self.declared.label
         if label.problem == CLASSIFICATION:
             return Classification(main=self.metric)
-        if label.problem == SURVIVAL or label.range is None:
+        if label.problem == SURVIVAL:
             return ExponentialSurvival()
-        low, high = label.range
-        return Regression(unit=(high - low) / 2)
+        return Regression(unit=label.origin_and_unit[1])
 
     @property
     def natural_silos(self) -> int | None:

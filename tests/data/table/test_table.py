@@ -1,6 +1,7 @@
 """Own tables: what is inferred, the three problems, missing values, test records, formats."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from refusals import refused
 
 import fedpriv
 from fedpriv.data.table.frames import read_parquet
-from fedpriv.data.table.schema import Category, Number, read_schema, write_schema
+from fedpriv.data.table.schema import Category, Label, Number, read_schema, write_schema
 from fedpriv.data.table.table import Table
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.projects.patients import csv_text
@@ -80,6 +81,34 @@ def test_the_three_problems(table, settings, problem, metric):
     assert corpus.train.x.shape[1:] == data.shape
     assert np.isfinite(corpus.train.x).all()
     assert np.isfinite(corpus.train.y).all()
+
+
+SCALES = {
+    "of the records": (None, None),
+    "a public range": ((0, 60), (30, 15)),
+    "stated": ((0, 60), (5, 2)),
+}
+
+
+@pytest.mark.parametrize("case", SCALES)
+def test_numbers_train_on_a_standard_scale(case, table, frame, tmp_path):
+    bounds, scale = SCALES[case]
+    data = table(label="stay", drop=["died"])
+    drafted = data.declared
+    if bounds is not None:
+        label = Label("stay", "regression", range=bounds, scale=scale if case == "stated" else None)
+        text = write_schema(replace(drafted, label=label))
+        (tmp_path / "schema.yaml").write_text(text)
+        nobody = dict.fromkeys(("label", "user", "silo"))
+        data = table(schema=str(tmp_path / "schema.yaml"), drop=[], **nobody)
+    corpus = data.load(Streams(0))
+    found = np.sort(np.concatenate([corpus.train.y, corpus.test.y]))
+    middle, unit = scale or (frame["stay"].mean(), frame["stay"].std(ddof=0))
+    np.testing.assert_allclose(
+        found, np.sort((frame["stay"] - middle) / unit), rtol=1e-5, atol=1e-6
+    )
+    assert data.task.unit == pytest.approx(unit)
+    assert "range and scale of stay" in drafted.read_off
 
 
 def test_regression_and_survival_train(tmp_path):
@@ -271,6 +300,7 @@ SCHEMA_DAMAGES = [
     ("number: 80", "number: 0", "user.number=0"),
     ("problem: classification", "problem: ranking", "label.problem=ranking"),
     ("- '1'", "- '0'", "each value once"),
+    ("problem: classification", "problem: classification\n  scale: [0, 1]", "label.scale=[0, 1]"),
     ("- '1'", "- 1", "a text, in quotes"),
     ("range: null", "range: [3, 1]", "the smaller one first"),
     ("range: null", "rnage: null", "rnage"),
