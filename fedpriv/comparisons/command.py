@@ -47,7 +47,7 @@ def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
     """
     solved = calibrated(request)
     choices, runs = chosen_and_reported(request, quiet=quiet)
-    own = {name: solved[name, choice.setting] for name, choice in choices.items()}
+    own = {name: solved.get((name, choice.setting)) for name, choice in choices.items()}
     return ComparisonTable.of(request, runs, choices, own)
 
 

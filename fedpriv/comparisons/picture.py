@@ -71,10 +71,8 @@ def draw(table: ComparisonTable, out: Path) -> None:
     ]
     names = ["a run", f"mean with {LEVEL:.0%} interval", "the same seed"]
     figure.legend(handles, names, loc="outside upper center", ncol=3, fontsize=7.5, frameon=False)
-    solved = table.lines[0].solved
-    axis.set_title(
-        f"certified epsilon {table.request.epsilon:g}, delta = {solved.delta:g}", fontsize=9
-    )
+    deltas = " and ".join(f"{delta:g}" for delta in table.report.deltas)
+    axis.set_title(f"certified epsilon {table.request.epsilon:g}, delta = {deltas}", fontsize=9)
     notes = "; ".join(_notes(table))
     figure.supxlabel("\n".join(wrap(notes, 125)), fontsize=6.5)
     save(figure, out, dpi=200)
@@ -94,6 +92,7 @@ def _notes(table: ComparisonTable) -> list[str]:
     protects = dict.fromkeys(
         f"{one.unit} ({one.adjacency}) against the {one.observer}"
         for one in (line.solved for line in table.lines)
+        if one
     )
     notes = [f"protected: {' and '.join(protects)}", f"{len(table.request.seeds)} seeds"]
     if table.report.comparisons:

@@ -38,7 +38,7 @@ class Line:
     name: of the method on the command line.
     summary: final metric and epsilon.
     choice: its setting, and how it was chosen.
-    solved: what its epsilon means, for the first seed.
+    solved: what its epsilon means, for the first seed; None: it has no privacy.
     test: against the reference; None for the reference itself, and without a test.
     sign: 1 if `test` subtracts the reference, -1 if it subtracts this method.
     """
@@ -46,14 +46,14 @@ class Line:
     name: str
     summary: GroupSummary
     choice: Choice
-    solved: SolvedTarget
+    solved: SolvedTarget | None
     test: Comparison | None
     sign: int
 
     @property
     def label(self) -> str:
         """The method in tables."""
-        return self.summary.group.method
+        return self.summary.group.method + ("" if self.solved else " (no privacy)")
 
     @property
     def difference(self) -> float:
@@ -90,7 +90,8 @@ class ComparisonTable(NotedTable):
 
     request: what was asked.
     lines: a line for each method.
-    reference: name of the method that the marks compare with: the best one, unless one was named.
+    reference: name of the method that the marks compare with: the best private one, unless one was
+        named.
     report: the tests of all pairs, and what the numbers rest on.
     """
 
@@ -104,7 +105,7 @@ class ComparisonTable(NotedTable):
         request: Request,
         runs: Mapping[str, Sequence[Run]],
         choices: Mapping[str, Choice],
-        solved: Mapping[str, SolvedTarget],
+        solved: Mapping[str, SolvedTarget | None],
     ) -> ComparisonTable:
         """The table of finished runs, by the method's name. Raises ConfigError for a metric that
         they do not have."""
@@ -119,7 +120,7 @@ class ComparisonTable(NotedTable):
             return math.inf if math.isnan(mean) else mean if lower else -mean
 
         order = sorted(runs, key=rank)
-        reference = request.against or order[0]
+        reference = request.against or next(name for name in order if solved[name])
         against = labels[reference] if request.against else None
         tests = compare_groups(groups, metric, against)
         test = _finder(labels, tests)
@@ -197,10 +198,12 @@ class ComparisonTable(NotedTable):
     def notes(self) -> list[str]:
         """What was compared, how, and what the numbers rest on."""
         epsilon = self.request.epsilon
-        protects = dict.fromkeys(promise(solved) for solved in self._means)
+        private = [line for line in self.lines if line.solved]
+        protects = dict.fromkeys(promise(line.solved) for line in self.lines if line.solved)
         seeds = ", ".join(map(str, self.request.seeds))
         notes = [
-            f"every method at certified epsilon {epsilon:g}, for {' and for '.join(protects)}; "
+            f"every private method at certified epsilon {epsilon:g}, for "
+            f"{' and for '.join(protects)}; "
             f"its noise is solved for it; seeds {seeds}"
         ]
         notes.append(
@@ -209,7 +212,7 @@ class ComparisonTable(NotedTable):
         )
         if len(protects) > 1:
             notes.append("WARNING: equal epsilons of these methods do not mean equal privacy")
-        off = [ln for ln in self.lines if abs(ln.summary.certified / epsilon - 1) > EQUAL]
+        off = [ln for ln in private if abs(ln.summary.certified / epsilon - 1) > EQUAL]
         notes += [
             f"WARNING: {line.label} certifies {line.summary.certified:.4f}, not {epsilon:g}"
             for line in off
@@ -224,10 +227,6 @@ class ComparisonTable(NotedTable):
                 "others against one"
             )
         return notes + self.report.notes()
-
-    @property
-    def _means(self) -> list[SolvedTarget]:
-        return [line.solved for line in self.lines]
 
     def _tuning_notes(self) -> list[str]:
         if not self.tuned:
@@ -247,7 +246,7 @@ class ComparisonTable(NotedTable):
         return notes
 
     def latex(self) -> str:
-        """The table with booktabs. The best mean is bold; stars mark what differs from the
+        """The table with booktabs. The best private mean is bold; stars mark what differs from the
         reference. The notes are comments."""
         columns = ["method", *(["setting"] if self.tuned else []), self.metric, "noise", "epsilon"]
         head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, tex(name)) for name in columns)
@@ -264,9 +263,9 @@ class ComparisonTable(NotedTable):
         )
 
     def _latex_row(self, line: Line) -> str:
-        first = line is self.lines[0]
+        best = next(one for one in self.lines if one.solved)
         mean = f"{line.summary.mean:.4f}"
-        mean = rf"\mathbf{{{mean}}}" if first else mean
+        mean = rf"\mathbf{{{mean}}}" if line is best else mean
         mark = stars(line.holm)
         value = rf"${mean} \pm {line.summary.sd:.4f}{f'^{{{mark}}}' if mark else ''}$"
         cells = [tex(line.label), *([tex(line.setting)] if self.tuned else []), value]
@@ -304,7 +303,7 @@ class ComparisonTable(NotedTable):
         finals = line.summary.group.finals(self.metric)
         return self._row(line) | {
             "tuning_mean": line.choice.mean,
-            "solved": asdict(line.solved),
+            "solved": asdict(line.solved) if line.solved else None,
             "values": {str(seed): float(value) for seed, value in finals.items()},
             "folders": [
                 str(run.folder.relative_to(self.request.folder)) for run in line.summary.group.runs

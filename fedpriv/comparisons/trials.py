@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,10 +69,38 @@ def reported_trials(request: Request, chosen: dict[str, tuple[str, ...]]) -> lis
 
 def jobs(request: Request, trials: Sequence[Trial]) -> list[Job]:
     """The job of each trial. Raises FedprivError that names the method for wrong settings."""
+    return _jobs(request, trials, private_methods(request))
+
+
+@lru_cache(maxsize=1)
+def private_methods(request: Request) -> frozenset[str]:
+    """Names of the methods whose noise is solved for the epsilon. The others have none, and are
+    compared as lines without privacy. Raises FedprivError like `jobs`."""
+    if request.epsilon == math.inf:
+        return frozenset()
+    trials = [
+        Trial(method, method.grid[0], request.seeds[0], tunes=False) for method in request.methods
+    ]
+    made = zip(trials, _jobs(request, trials, frozenset()))
+    found = frozenset(one.method.name for one, job in made if job.experiment.mechanism.clips)
+    require(bool(found), "epsilon", request.epsilon, "a method with noise, such as algo=uldp_avg")
+    return found
+
+
+def _jobs(request: Request, trials: Sequence[Trial], private: frozenset[str]) -> list[Job]:
+    """private: names of the methods with a target."""
     line = CommandLine(["hydra/launcher=side_by_side"], True, request.config_dir)
-    given = request.epsilon == math.inf
-    shared = [*request.words, *([] if given else [f"accountant.target={request.epsilon!r}"])]
-    words = ([*shared, *one.method.words, *one.setting, f"seed={one.seed}"] for one in trials)
+    target = [f"accountant.target={request.epsilon!r}"]
+    words = (
+        [
+            *request.words,
+            *(target if one.method.name in private else []),
+            *one.method.words,
+            *one.setting,
+            f"seed={one.seed}",
+        ]
+        for one in trials
+    )
     composed = each_job(line, conf_dir(), words)
     made: list[Job] = []
     for number, trial in enumerate(trials):
@@ -114,7 +143,7 @@ Solved = dict[tuple[str, tuple[str, ...]], SolvedTarget]
 
 
 def calibrated(request: Request) -> Solved:
-    """The noise of every setting of every method, for the first reported seed.
+    """The noise of every setting of every private method, for the first reported seed.
 
     Raises FedprivError for a setting that is wrong or whose noise cannot be solved, and for methods
     that promise different things.
@@ -124,9 +153,12 @@ def calibrated(request: Request) -> Solved:
         for method in request.methods
         for setting in method.grid
     ]
+    private = private_methods(request)
     found: Solved = {}
     means: dict[str, str] = {}
     for trial, job in zip(trials, jobs(request, trials)):
+        if trial.method.name not in private:
+            continue
         try:
             solved = EpsilonForecast.of(job.experiment).target
         except ConfigError as error:

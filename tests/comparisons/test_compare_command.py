@@ -114,6 +114,24 @@ def test_settings_are_chosen_by_other_seeds(tmp_path):
     assert "WARNING: methods had grids of different sizes" in notes
 
 
+def test_a_method_without_noise_is_a_line_without_privacy(tmp_path):
+    """It may be the best; marks compare with the best private method."""
+    words = ("compare", "algo=fedavg,uldp_avg", "epsilon=2", "seed=0..1", *SMALL, "--folder=out")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = result(tmp_path / "out")
+    lines = {one["method"]: one for one in found["methods"]}
+    assert (
+        lines["FedAvg (no privacy)"]["certified"] is lines["FedAvg (no privacy)"]["solved"] is None
+    )
+    assert lines["ULDP-AVG"]["solved"]["epsilon"] == 2
+    assert found["methods"][0]["name"] == "fedavg"
+    assert found["reference"] == "ULDP-AVG"
+    assert not any(note.startswith("WARNING") for note in found["notes"])
+    bold = rf"ULDP-AVG & $\mathbf{{{lines['ULDP-AVG']['mean']:.4f}}}"
+    assert bold in (tmp_path / "out" / "comparison.tex").read_text()
+
+
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     words = (*TWO[:3], "rounds=2", *SMALL[1:], "seed=0..1", "--folder=out")
     with interrupted_in(2):
@@ -130,7 +148,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
     ("words", "says"),
     [
         (("algo=uldp_avg",), "algo=uldp_avg: at least two methods"),
-        (("algo=uldp_avg,fedavg",), "fedavg: cannot be calibrated to epsilon=2: mechanism=none"),
+        (("algo=fedavg,scaffold",), "epsilon=2.0: a method with noise"),
         (
             ("algo=uldp_avg,uldp_group_max",),
             "uldp_group_max: cannot be calibrated to epsilon=2: no",
