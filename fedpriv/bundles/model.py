@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -12,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.bundles.bundle import (
-    CLASSES,
-    LOGIT,
     NUMBER,
     ONNX,
     Bundle,
@@ -23,6 +20,7 @@ from fedpriv.bundles.bundle import (
 )
 from fedpriv.data.table.read import given_frame
 from fedpriv.errors import DataError, FedprivError
+from fedpriv.models.scores import predicted, probabilities
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ class Model:
         `outputs`."""
         if not self.bundle.classes:
             raise FedprivError("a model without classes has no probabilities")
-        return self._probabilities(self.outputs(records))
+        return probabilities(self.outputs(records))
 
     @property
     def classes_(self) -> np.ndarray:
@@ -113,7 +111,7 @@ class Model:
         outputs = self._run(rows.x[read])
         frame.loc[read, "prediction"] = self._predicted(outputs)
         if self.bundle.classes:
-            for name, column in zip(self.bundle.classes, self._probabilities(outputs).T):
+            for name, column in zip(self.bundle.classes, probabilities(outputs).T):
                 frame.loc[read, f"probability of {name}"] = column
         frame["problem"] = [rows.refused.get(row, "") for row in range(len(rows.x))]
         return frame, rows
@@ -174,26 +172,14 @@ class Model:
 
     def _predicted(self, outputs: np.ndarray) -> np.ndarray:
         bundle = self.bundle
-        if len(bundle.classes) == 2:
-            margin = outputs[:, -1].astype(np.float64)
-            margin -= outputs[:, 0] if bundle.task == CLASSES else 0
-            odds = math.log(bundle.threshold / (1 - bundle.threshold))
-            return np.asarray(self.classes_[(margin > odds).astype(np.int64)])
         if bundle.classes:
-            return np.asarray(self.classes_[outputs.argmax(1)])
+            return np.asarray(self.classes_[predicted(outputs, bundle.threshold)])
         first = outputs[:, 0].astype(np.float64)
         encoding = bundle.encoding
         if bundle.task == NUMBER and encoding is not None:
             origin, unit = encoding.schema.label.origin_and_unit
             return np.asarray(origin + first * unit)
         return first
-
-    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        logits = outputs.astype(np.float64)
-        if self.bundle.task == LOGIT:
-            logits = np.hstack([np.zeros_like(logits), logits])
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(powers / powers.sum(1, keepdims=True))
 
 
 def load_model(path: Path | str, *, onnx: bool | None = None) -> Model:

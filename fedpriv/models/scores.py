@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +19,17 @@ def probabilities(outputs: np.ndarray) -> np.ndarray:
     logits = outputs.astype(np.float64)
     one = logits.shape[1] == 1
     return np.asarray(softmax(np.hstack([np.zeros_like(logits), logits]) if one else logits, 1))
+
+
+def predicted(outputs: np.ndarray, threshold: float) -> np.ndarray:
+    """Classes (n,) int64 of logits (n, c), or of one logit (n, 1): of two classes the second where
+    its probability is above `threshold`, else the class of the largest logit."""
+    if outputs.shape[1] > 2:
+        return np.asarray(outputs.argmax(1))
+    margin = outputs[:, -1].astype(np.float64)
+    if outputs.shape[1] == 2:
+        margin -= outputs[:, 0]
+    return (margin > math.log(threshold / (1 - threshold))).astype(np.int64)
 
 
 def ranked(name: str, p: np.ndarray, y: np.ndarray) -> float:

@@ -6,7 +6,6 @@ and batched models.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.models import Model
-from fedpriv.models.scores import RANKED, class_scores, probabilities, ranked
+from fedpriv.models.scores import RANKED, class_scores, predicted, probabilities, ranked
 from fedpriv.util.installed import installed
 
 if TYPE_CHECKING:
@@ -82,11 +81,6 @@ class Task(ABC):
         """`metrics`, and others that are computed once, at the end of a run."""
         return self.metrics(outputs, y)
 
-    def second(self, outputs: np.ndarray) -> np.ndarray:
-        """Whether the second of two classes is predicted, (n,), from logits (n, 2) or (n, 1)."""
-        margin = outputs[:, -1] - (outputs[:, 0] if outputs.shape[1] == 2 else 0)
-        return np.asarray(margin > math.log(self.threshold / (1 - self.threshold)))
-
 
 CLASS_METRICS = (*RANKED, "balanced_accuracy", "accuracy")
 
@@ -131,7 +125,7 @@ class Classification(Task):
         return 0.5 if outputs == 2 else None
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        hit = self._predicted(outputs) == y
+        hit = predicted(outputs, self.threshold) == y
         records = np.bincount(y)
         present = records > 0
         accuracy = hit.mean()
@@ -147,11 +141,7 @@ class Classification(Task):
 
     def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
         known = self.metrics(outputs, y)
-        return known | class_scores(probabilities(outputs), y, self._predicted(outputs))
-
-    def _predicted(self, outputs: np.ndarray) -> np.ndarray:
-        two = outputs.shape[1] == 2
-        return self.second(outputs).astype(np.int64) if two else outputs.argmax(1)
+        return known | class_scores(probabilities(outputs), y, predicted(outputs, self.threshold))
 
 
 @dataclass(frozen=True)
@@ -182,13 +172,13 @@ class BinaryClassification(Task):
         return 0.25
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        accuracy = float((self.second(outputs) == (y > 0.5)).mean())
+        accuracy = float((predicted(outputs, self.threshold) == (y > 0.5)).mean())
         return {"accuracy": accuracy, "error": 1 - accuracy}
 
     def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
         p, classes = probabilities(outputs), (y > 0.5).astype(np.int64)
         known = self.metrics(outputs, y)
-        return known | class_scores(p, classes, self.second(outputs).astype(np.int64))
+        return known | class_scores(p, classes, predicted(outputs, self.threshold))
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedpriv.data.base import Records
 from fedpriv.data.table.schema import Category, Number, Schema, date_of
-from fedpriv.data.table.settings import TableSettings
+from fedpriv.data.table.settings import SILO, TableSettings
 
 IDENTIFIER = re.compile(
     r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
@@ -35,82 +37,6 @@ SPECIAL = {
 """Beginnings of words in names of columns, by special category."""
 
 
-def user_is(schema: Schema, scope: str) -> str:
-    """Who one user is, for the assumptions of an epsilon."""
-    if schema.user is None:
-        return (
-            "every row is taken as another person: a person with several rows is not protected as "
-            "a whole"
-        )
-    where = f"in one silo of column {schema.silo}" if scope == "silo" else "in the whole table"
-    return (
-        f"a user is one value of column {schema.user} {where}: a person with two values counts as "
-        "two users, and two persons with one value are not protected each alone"
-    )
-
-
-def public_by_word(schema: Schema) -> str:
-    """What is public only because the owner of the table says so; else empty."""
-    if not (schema.public and schema.read_off):
-        return ""
-    return (
-        f"public knowledge by the word of the table's owner, though a draft of the schema read it "
-        f"off the records: {', '.join(schema.read_off)}"
-    )
-
-
-def looks_at_all(schema: Schema) -> list[str]:
-    """Steps of reading that look at all records, each in one line."""
-    reasons = []
-    if not schema.public:
-        reasons.append(
-            "columns, categories, classes, ranges of labels and the numbers of users and silos "
-            "were read off the records without noise (data.schema with public: true says them)"
-        )
-    if schema.unscaled:
-        reasons.append(
-            f"{_some(schema.unscaled)}: scaled by the exact mean and deviation of the training "
-            "records (a range in data.schema scales by public numbers)"
-        )
-    return reasons
-
-
-def not_covered(schema: Schema, table: TableSettings) -> tuple[str, ...]:
-    """What no epsilon of a run on this table covers."""
-    by_user = user_is(schema, table.user_scope)
-    rules = (
-        (
-            table.test is None and table.split == "record",
-            "data.split=record: a person may have training and test records",
-        ),
-        (
-            True,
-            "test records belong to persons too: the metrics on them are exact, and no epsilon "
-            "covers persons in the test part",
-        ),
-        (
-            table.similar_ids == "merge",
-            "data.similar_ids=merge: two persons whose names are alike count as one user, and an "
-            "epsilon of a user does not cover each alone",
-        ),
-        (
-            table.similar_ids == "keep",
-            "data.similar_ids=keep: a person whose name is written in two ways counts as two users",
-        ),
-        (
-            table.user_scope == "silo",
-            "data.user_scope=silo: a person in two silos counts as two users, and an epsilon of a "
-            "user covers the two only one by one",
-        ),
-        (schema.user is None, f"data.one_row_per_user=true: {by_user}"),
-        (
-            "drop" in (table.missing, table.incomplete),
-            "rows with missing values are left out, and their number is not protected",
-        ),
-    )
-    return (*looks_at_all(schema), *(text for holds, text in rules if holds))
-
-
 def special_categories(schema: Schema) -> dict[str, str]:
     """Features whose names look like special categories of personal data: which of GDPR, Art. 9."""
     found: dict[str, str] = {}
@@ -121,56 +47,152 @@ def special_categories(schema: Schema) -> dict[str, str]:
     return found
 
 
-def lines(schema: Schema, table: TableSettings, *, short: bool = False) -> Iterator[str]:
-    """The schema for a person: a line for each column and each decision.
+@dataclass(frozen=True)
+class DescribedTable(TableSettings):
+    """What a table says of itself, by its settings and its schema."""
 
-    short: only what a reader of every run needs.
-    """
-    label = schema.label
-    low, high = label.range or (0.0, 0.0)
-    if not short:
-        source = "declared by the schema file" if table.schema else "read off the records"
-        yield f"columns: {source}"
-    if label.classes:
-        yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
-    elif label.time is not None:
-        event = f", event {label.events[-1]}" if label.events else ""
-        yield f"label {label.column}: survival{event}, time in column {label.time} up to {high:g}"
-    else:
-        origin, unit = label.origin_and_unit
-        yield (
-            f"label {label.column}: regression, from {low:g} to {high:g}; {origin:g} becomes 0, "
-            f"{origin + unit:g} becomes 1"
+    @property
+    @abstractmethod
+    def declared(self) -> Schema:
+        """The schema: of its file, or read off the table."""
+
+    @property
+    def user_is(self) -> str:
+        schema = self.declared
+        if schema.user is None:
+            return (
+                "every row is taken as another person: a person with several rows is not protected "
+                "as a whole"
+            )
+        silo = f"in one silo of column {schema.silo}"
+        where = silo if self.user_scope == SILO else "in the whole table"
+        return (
+            f"a user is one value of column {schema.user} {where}: a person with two values counts "
+            "as two users, and two persons with one value are not protected each alone"
         )
-    if short:
-        texts = sum(isinstance(one, Category) for one in schema.features)
-        yield (
-            f"features: {len(schema.features) - texts} columns of numbers or dates and {texts} of "
-            f"categories become {schema.width}; `fedpriv data` shows each"
+
+    @property
+    def public_by_word(self) -> str:
+        schema = self.declared
+        if not (schema.public and schema.read_off):
+            return ""
+        return (
+            f"public knowledge by the word of the table's owner, though a draft of the schema read "
+            f"it off the records: {', '.join(schema.read_off)}"
         )
-    else:
-        yield from map(_feature, schema.features)
-        if special := special_categories(schema):
-            named = (f"{name} ({category})" for name, category in special.items())
-            yield f"special categories (GDPR, Art. 9), by their names: {', '.join(named)}"
-    for name in schema.unused if not short else schema.reasons:
-        reason = schema.reasons.get(name)
-        yield f"column {name}: left out{f': {reason}' if reason else ''}"
-    counted = "on the public list" if table.schema else "named in the records"
-    yield f"users: {schema.n_users} {counted}; {user_is(schema, table.user_scope)}"
-    if schema.silo is None:
-        yield "silos: none; allocator=by_user deals users to silos"
-    else:
-        yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
-    if short:
-        return
-    yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
-    yield f"missing features: {table.missing}; rows without label, user or silo: {table.incomplete}"
-    yield f"values outside public lists and ranges: {table.outside}"
-    if table.test is not None:
-        yield f"test records: {table.test}"
-    else:
-        yield f"test records: a share {table.test_share:g} by the coin of each {table.split}"
+
+    @property
+    def read_without_noise(self) -> tuple[str, ...]:
+        schema = self.declared
+        found = []
+        if not schema.public:
+            found.append(
+                "columns, categories, classes, ranges of labels and the numbers of users and silos "
+                "were read off the records without noise (data.schema with public: true says them)"
+            )
+        if schema.unscaled:
+            found.append(
+                f"{_some(schema.unscaled)}: scaled by the exact mean and deviation of the training "
+                "records (a range in data.schema scales by public numbers)"
+            )
+        return tuple(found)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        rules = (
+            (
+                self.test is None and self.split == "record",
+                "data.split=record: a person may have training and test records",
+            ),
+            (
+                True,
+                "test records belong to persons too: the metrics on them are exact, and no epsilon "
+                "covers persons in the test part",
+            ),
+            (
+                self.similar_ids == "merge",
+                "data.similar_ids=merge: two persons whose names are alike count as one user, and "
+                "an epsilon of a user does not cover each alone",
+            ),
+            (
+                self.similar_ids == "keep",
+                "data.similar_ids=keep: a person whose name is written in two ways counts as two "
+                "users",
+            ),
+            (
+                self.user_scope == "silo",
+                "data.user_scope=silo: a person in two silos counts as two users, and an epsilon "
+                "of a user covers the two only one by one",
+            ),
+            (self.declared.user is None, f"data.one_row_per_user=true: {self.user_is}"),
+            (
+                "drop" in (self.missing, self.incomplete),
+                "rows with missing values are left out, and their number is not protected",
+            ),
+        )
+        return (*self.read_without_noise, *(text for holds, text in rules if holds))
+
+    @property
+    def description(self) -> tuple[str, ...]:
+        return tuple(self._lines(short=False))
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        return tuple(self._lines(short=True))
+
+    def _lines(self, *, short: bool) -> Iterator[str]:
+        """The schema for a person: a line for each column and each decision.
+
+        short: only what a reader of every run needs.
+        """
+        schema = self.declared
+        label = schema.label
+        low, high = label.range or (0.0, 0.0)
+        if not short:
+            source = "declared by the schema file" if self.schema else "read off the records"
+            yield f"columns: {source}"
+        if label.classes:
+            yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
+        elif label.time is not None:
+            event = f", event {label.events[-1]}" if label.events else ""
+            time = f"time in column {label.time} up to {high:g}"
+            yield f"label {label.column}: survival{event}, {time}"
+        else:
+            origin, unit = label.origin_and_unit
+            yield (
+                f"label {label.column}: regression, from {low:g} to {high:g}; {origin:g} becomes "
+                f"0, {origin + unit:g} becomes 1"
+            )
+        if short:
+            texts = sum(isinstance(one, Category) for one in schema.features)
+            yield (
+                f"features: {len(schema.features) - texts} columns of numbers or dates and {texts} "
+                f"of categories become {schema.width}; `fedpriv data` shows each"
+            )
+        else:
+            yield from map(_feature, schema.features)
+            if special := special_categories(schema):
+                named = (f"{name} ({category})" for name, category in special.items())
+                yield f"special categories (GDPR, Art. 9), by their names: {', '.join(named)}"
+        for name in schema.unused if not short else schema.reasons:
+            reason = schema.reasons.get(name)
+            yield f"column {name}: left out{f': {reason}' if reason else ''}"
+        counted = "on the public list" if self.schema else "named in the records"
+        yield f"users: {schema.n_users} {counted}; {self.user_is}"
+        if schema.silo is None:
+            yield "silos: none; allocator=by_user deals users to silos"
+        else:
+            yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
+        if short:
+            return
+        yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
+        yield f"missing features: {self.missing}"
+        yield f"rows without label, user or silo: {self.incomplete}"
+        yield f"values outside public lists and ranges: {self.outside}"
+        if self.test is not None:
+            yield f"test records: {self.test}"
+        else:
+            yield f"test records: a share {self.test_share:g} by the coin of each {self.split}"
 
 
 def _feature(feature: Number | Category) -> str:

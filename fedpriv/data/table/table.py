@@ -12,7 +12,7 @@ import numpy as np
 from fedpriv.data.base import Corpus, Records
 from fedpriv.data.files import noted
 from fedpriv.data.stability import DistanceBound, Stage, unbounded
-from fedpriv.data.table import describe
+from fedpriv.data.table.describe import DescribedTable, counts
 from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.encoding import Encoding
 from fedpriv.data.table.infer import decimal_of, doubtful, infer, require_roles
@@ -24,7 +24,7 @@ from fedpriv.data.table.schema import (
     Schema,
     read_schema,
 )
-from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules, TableSettings
+from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.models.regression import ExponentialSurvival, Regression
@@ -37,7 +37,7 @@ PURPOSE = "train/test split of a table"
 
 
 @dataclass(frozen=True)
-class Table(TableSettings):
+class Table(DescribedTable):
     """Records of a table with a column for the label, for the user and for the silo.
 
     Its keys are those of `TableSettings`.
@@ -104,18 +104,6 @@ class Table(TableSettings):
         return False  # places of the names that are in the file
 
     @property
-    def read_without_noise(self) -> tuple[str, ...]:
-        return tuple(describe.looks_at_all(self.declared))
-
-    @property
-    def user_is(self) -> str:
-        return describe.user_is(self.declared, self.user_scope)
-
-    @property
-    def public_by_word(self) -> str:
-        return describe.public_by_word(self.declared)
-
-    @property
     def reading(self) -> Stage:
         name = "reading the table row by row, split by the coin of each user"
         if reasons := self.read_without_noise:
@@ -125,23 +113,6 @@ class Table(TableSettings):
             return Stage(name)
         inside = DistanceBound()
         return Stage("reading the table row by row, split by the coin of each record", rows=inside)
-
-    @property
-    def not_covered(self) -> tuple[str, ...]:
-        return describe.not_covered(self.declared, self)
-
-    @property
-    def description(self) -> tuple[str, ...]:
-        return tuple(describe.lines(self.declared, self))
-
-    @property
-    def summary(self) -> tuple[str, ...]:
-        return tuple(describe.lines(self.declared, self, short=True))
-
-    @property
-    def special_categories(self) -> dict[str, str]:
-        """Features that look like special categories of personal data, and which (GDPR, Art. 9)."""
-        return describe.special_categories(self.declared)
 
     # Reading records.
 
@@ -187,7 +158,7 @@ class Table(TableSettings):
             test = replace(test, user=None, user_names=None)
         if self.schema is None:
             notes += doubtful(cells, schema, self)
-        notes += describe.counts(schema, train, test, len(cells.frame))
+        notes += counts(schema, train, test, len(cells.frame))
         if repeated := int(cells.frame.duplicated().sum()):
             notes.append(f"{repeated} rows repeat an earlier row in every cell")
         groups = self._groups(

@@ -10,6 +10,7 @@ from command import run
 from refusals import refused
 
 import fedpriv
+from fedpriv.data.table.describe import special_categories
 from fedpriv.data.table.frames import read_parquet
 from fedpriv.data.table.schema import Category, Label, Number, read_schema, write_schema
 from fedpriv.data.table.table import Table
@@ -322,7 +323,7 @@ def test_a_damaged_schema_is_refused(table, tmp_path, old, new, line):
 def test_special_categories_are_known_by_their_names(table):
     text = TEXT.replace("age,sex,pressure", "race,Sex,trace", 1)
     data = table(text)
-    assert data.special_categories == {
+    assert special_categories(data.declared) == {
         "race": "ethnic origin",
         "glucose": "health",
         "smoker": "health",
