@@ -85,7 +85,7 @@ def _tick(line: Line) -> str:
 def _mark(line: Line, table: ComparisonTable) -> str:
     if line.name == table.reference:
         return "reference"
-    return stars(line.holm) or ("n.s." if line.test else "")
+    return stars(line.holm) or ("" if math.isnan(line.difference) else "n.s.")
 
 
 def _notes(table: ComparisonTable) -> list[str]:

@@ -39,32 +39,23 @@ class Line:
     summary: final metric and epsilon.
     choice: its setting, and how it was chosen.
     solved: what its epsilon means, for the first seed; None: it has no privacy.
-    test: against the reference; None for the reference itself, and without a test.
-    sign: 1 if `test` subtracts the reference, -1 if it subtracts this method.
+    difference: mean over common seeds of its metric minus the reference's.
+    p: of the test of this difference.
+    holm: p after Holm's correction. All three are NaN for the reference, and without a test.
     """
 
     name: str
     summary: GroupSummary
     choice: Choice
     solved: SolvedTarget | None
-    test: Comparison | None
-    sign: int
+    difference: float
+    p: float
+    holm: float
 
     @property
     def label(self) -> str:
         """The method in tables."""
         return self.summary.group.method + ("" if self.solved else " (no privacy)")
-
-    @property
-    def difference(self) -> float:
-        """Mean over common seeds of this method's metric minus the reference's; NaN without a
-        test."""
-        return self.sign * self.test.difference if self.test else math.nan
-
-    @property
-    def holm(self) -> float:
-        """The corrected p-value; NaN without a test."""
-        return self.test.holm if self.test else math.nan
 
     @property
     def value(self) -> str:
@@ -123,9 +114,14 @@ class ComparisonTable(NotedTable):
         reference = request.against or next(name for name in order if solved[name])
         against = labels[reference] if request.against else None
         tests = compare_groups(groups, metric, against)
-        test = _finder(labels, tests)
         lines = [
-            Line(name, summaries[name], choices[name], solved[name], *test(name, reference))
+            Line(
+                name,
+                summaries[name],
+                choices[name],
+                solved[name],
+                *_against(tests, labels[name], labels[reference]),
+            )
             for name in order
         ]
         everything = [run for own in runs.values() for run in own]
@@ -175,7 +171,7 @@ class ComparisonTable(NotedTable):
             "certified": one.certified,
             "claimed": one.claimed,
             "difference": line.difference,
-            "p": line.test.p if line.test else math.nan,
+            "p": line.p,
             "corrected_p": line.holm,
         }
 
@@ -329,20 +325,13 @@ def _labels(own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _finder(
-    labels: Mapping[str, str], tests: Sequence[Comparison]
-) -> Callable[[str, str], tuple[Comparison | None, int]]:
-    """A function that finds the test of two methods, and whether it is first minus second (1) or
-    the reverse (-1)."""
-    by_pair = {(test.one.name, test.other.name): test for test in tests}
-
-    def find(name: str, reference: str) -> tuple[Comparison | None, int]:
-        one, other = labels[name], labels[reference]
-        if test := by_pair.get((one, other)):
-            return test, 1
-        return by_pair.get((other, one)), -1
-
-    return find
+def _against(tests: Sequence[Comparison], label: str, reference: str) -> tuple[float, float, float]:
+    """Difference, p and corrected p of a method against the reference; NaN without a test."""
+    for test in tests:
+        if {test.one.name, test.other.name} == {label, reference}:
+            sign = 1 if test.one.name == label else -1
+            return sign * test.difference, test.p, test.holm
+    return math.nan, math.nan, math.nan
 
 
 def _number(value: float, form: str) -> str:

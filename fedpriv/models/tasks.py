@@ -145,6 +145,31 @@ class Classification(Task):
 
 
 @dataclass(frozen=True)
+class WeightedClassification(Classification):
+    """Cross-entropy in which the records of each class count by a public factor.
+
+    factors: of the classes, in their order.
+    """
+
+    factors: tuple[float, ...] = field(kw_only=True)
+
+    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return super().loss(outputs, y, self._of_classes(y, weight))
+
+    def gradient(
+        self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        return super().gradient(outputs, y, self._of_classes(y, weight))
+
+    def curvature(self, outputs: int) -> float | None:
+        found = super().curvature(outputs)
+        return None if found is None else found * max(self.factors)
+
+    def _of_classes(self, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return weight * weight.new_tensor(self.factors)[y]
+
+
+@dataclass(frozen=True)
 class BinaryClassification(Task):
     """Binary cross-entropy on one logit; labels are float 0 or 1. The loss applies the sigmoid, so
     it is the same function as BCE on a sigmoid output, but does not saturate."""

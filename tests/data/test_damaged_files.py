@@ -1,8 +1,6 @@
 """Damaged data files: one line that names the file, a warning, or as many records with possible
 values. Never a traceback, and never fewer records in silence."""
 
-import copy
-import json
 import random
 import shutil
 import warnings
@@ -116,7 +114,7 @@ def test_an_undamaged_file_is_read_without_a_warning(layout, roots, small_is_off
 
 
 CELLS = ["", " ", "nan", "inf", "-inf", "1e300", "-1e12", "abc", '"', "1,2", "\x00", "é", "?", "#"]
-NODES = [None, [], {}, "", "é", -1, 10, 0.5, 10**400, True, [[]], {"x": 1}, float("nan"), "ab"]
+TABLES = (".csv", ".data", ".test", ".txt")
 
 
 def damage_bytes(raw, rng):
@@ -155,36 +153,10 @@ def damage_lines(raw, rng):
     return "\n".join(rng.choice(ways)).encode()
 
 
-def damage_json(raw, rng):
-    """Replace or delete a value at any depth."""
-    content = json.loads(raw)
-    node = content
-    while True:
-        keys = list(node) if isinstance(node, dict) else range(len(node))
-        key = rng.choice(list(keys))
-        if not isinstance(node[key], dict | list) or not node[key] or rng.random() < 0.25:
-            break
-        node = node[key]
-    if rng.random() < 0.3:
-        del node[key]
-    else:
-        node[key] = copy.deepcopy(rng.choice(NODES))
-    return json.dumps(content).encode()
-
-
-BY_FORMAT = {
-    ".csv": damage_lines,
-    ".data": damage_lines,
-    ".test": damage_lines,
-    ".txt": damage_lines,
-    ".json": damage_json,
-}
-
-
 def damage(root, rng):
     """Damage one file below `root`."""
     path = rng.choice(sorted(path for path in root.rglob("*") if path.is_file()))
-    own = BY_FORMAT.get(path.suffix, damage_bytes)
+    own = damage_lines if path.suffix in TABLES else damage_bytes
     match rng.randrange(12):
         case 0:
             path.unlink()
@@ -197,17 +169,16 @@ def damage(root, rng):
 
 
 def verdict(layout, root, expected):
-    """How a damaged folder ends: refused, warned, the same, other values, or in silence fewer or
-    impossible records."""
+    """How a damaged folder ends: told of, read, or in silence with fewer or impossible records."""
     try:
         corpus, told = loaded(layout, root)
     except FedprivError as error:
         text = str(error)
         assert "\n" not in text
         assert str(root) in text or any(name in text for name in ("adult", "femnist")), text
-        return "refused"
+        return "told"
     if told:
-        return "warned"
+        return "told"
     outputs = LAYOUTS[layout][1].outputs
     for part, before in ((corpus.train, expected.train), (corpus.test, expected.test)):
         possible = np.isfinite(part.x).all() and np.isfinite(part.y).all()
@@ -215,12 +186,7 @@ def verdict(layout, root, expected):
             possible = possible and part.y.min() >= 0 and part.y.max() < outputs
         if not possible or len(part) != len(before):
             return "silent"
-    same = all(
-        np.array_equal(getattr(part, name), getattr(before, name))
-        for part, before in ((corpus.train, expected.train), (corpus.test, expected.test))
-        for name in ("x", "y")
-    )
-    return "same" if same else "other values"
+    return "read"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -234,7 +200,7 @@ def test_damage_is_seen(layout, roots, small_is_official, monkeypatch, tmp_path)
         path = damage(root, random.Random(f"{layout} {seed}"))
         found.append(verdict(layout, root, expected))
         assert found[-1] != "silent", f"{layout}, damage {seed} of {path}"
-    assert found.count("refused") + found.count("warned") >= 4
+    assert found.count("told") >= 4
 
 
 @pytest.mark.parametrize("part", ["train", "test"])

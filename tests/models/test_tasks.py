@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 from lifelines.utils import concordance_index
 from torch.nn import functional as F
 
-from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.models.tasks import (
+    BinaryClassification,
+    Classification,
+    CoxRegression,
+    WeightedClassification,
+)
 
 
 def cox_by_hand(score, event, time):
@@ -54,6 +59,14 @@ def test_losses_equal_torch_and_take_leading_dimensions():
     weight = torch.full((4, 6), 1 / 6)
     expected = torch.stack([F.cross_entropy(a, b) for a, b in zip(logits, labels)])
     torch.testing.assert_close(Classification().loss(logits, labels, weight), expected)
+    factors = torch.tensor([1.0, 4.0, 0.5])
+    weighted = WeightedClassification(factors=tuple(factors.tolist()))
+    each = [F.cross_entropy(a, b, factors, reduction="sum") / 6 for a, b in zip(logits, labels)]
+    found = weighted.loss(logits.requires_grad_(), labels, weight)
+    torch.testing.assert_close(found, torch.stack(each))
+    (expected,) = torch.autograd.grad(found.sum(), logits)
+    logits = logits.detach()
+    torch.testing.assert_close(weighted.gradient(logits, labels, weight), expected)
     one, truth = logits[..., :1], (labels > 0).float()
     expected = torch.stack(
         [F.binary_cross_entropy(a.sigmoid().squeeze(-1), b) for a, b in zip(one, truth)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 
 from fedpriv.data.base import DataSet
@@ -95,6 +96,8 @@ class TableColumns(DataSet):
         rows; a rare category becomes none).
     problem: regression, classification or survival; None: read off the label.
     metric: main metric of classification: auc, average_precision, balanced_accuracy or accuracy.
+    class_weights: public factor of each class's loss, in the order of the classes; empty: all count
+        alike.
     groups: columns of categories whose groups have metrics of their own in utility.csv.
     drop: columns that are left out.
     categories: columns of categories although they contain numbers, or many different texts.
@@ -120,6 +123,7 @@ class TableColumns(DataSet):
     rare: str = REFUSE
     problem: str | None = None
     metric: str = "auc"
+    class_weights: list[float] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     drop: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
@@ -140,6 +144,8 @@ class TableColumns(DataSet):
             incomplete=(REFUSE, DROP),
             split=SPLITS,
         )
+        sound = all(0 < one < math.inf for one in self.class_weights)
+        require(sound, "data.class_weights", self.class_weights, "positive numbers")
         inside = 0 < self.test_share < 1
         require(inside, "data.test_share", self.test_share, "a share between 0 and 1")
         if self.schema is None:

@@ -28,7 +28,7 @@ from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.models.regression import ExponentialSurvival, Regression
-from fedpriv.models.tasks import Classification, Task
+from fedpriv.models.tasks import Classification, Task, WeightedClassification
 from fedpriv.util.streams import Streams
 
 MOST_GROUPS = 50
@@ -74,6 +74,12 @@ class Table(DescribedTable):
     @property
     def task(self) -> Task:
         label = self.declared.label
+        factors = tuple(self.class_weights)
+        allowed = f"one for each class of {label.column}: {', '.join(label.classes) or 'none'}"
+        fits = len(factors) in (0, len(label.classes))
+        require(fits, "data.class_weights", self.class_weights, allowed)
+        if factors:
+            return WeightedClassification(main=self.metric, factors=factors)
         if label.problem == CLASSIFICATION:
             return Classification(main=self.metric)
         if label.problem == SURVIVAL:

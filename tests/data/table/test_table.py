@@ -262,13 +262,15 @@ def test_a_decimal_comma_is_read(table):
         ({"problem": "ranking"}, "data.problem=ranking"),
         ({"missing": "ignore"}, "data.missing=ignore"),
         ({"test_share": 1.0}, "data.test_share=1.0"),
+        ({"class_weights": [1.0, 0.0]}, "data.class_weights=[1.0, 0.0]: positive numbers"),
+        ({"class_weights": [2.0]}, "data.class_weights=[2.0]: one for each class of died: 0, 1"),
         ({"separator": "ab"}, "data.separator=ab"),
         ({"silo": None, "user_scope": "silo"}, "data.user_scope=silo"),
         ({"schema_digest": "00"}, "data.schema_digest=00"),
     ],
 )
 def test_wrong_settings(table, settings, line):
-    refused(lambda: table(**settings).declared, start=line)
+    refused(lambda: table(**settings).task, start=line)
 
 
 def test_a_file_that_does_not_exist(tmp_path):
