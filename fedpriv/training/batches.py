@@ -70,40 +70,45 @@ class Batch:
 
 
 def batches(users: TrainingUsers, epochs: int) -> Iterator[Batch]:
-    """The batches of users who have equal numbers of them.
+    """The batches of users by number of records, descending; those who are done come no more.
 
     In every epoch each record has a random number by its rank among the user's records, and they
     are taken in the order of these numbers. A user whose records fit in one batch keeps their
     order. Users with fewer records repeat their last one, with weight 0.
     """
     counts, size = users.counts, users.size
-    most = int(counts.max())
-    firsts = range(0, most, size)
-    rows = np.zeros(0, np.int64)
-    x = y = weight = torch.empty(0)
-    for epoch in range(epochs):
-        if epoch == 0 or len(firsts) > 1:
-            rows = _rows(users, epoch, most)
-        for place, first in enumerate(firsts):
-            if epoch == 0 or len(firsts) > 1:
-                width = min(size, most - first)
-                records = np.minimum(counts - first, size)[:, None]
-                weights = ((np.arange(width) < records) / records).astype(np.float32)
-                device = users.data.x.device
-                index = torch.from_numpy(rows[:, first : first + width]).to(device)
-                x, y = users.data.x[index], users.data.y[index]
-                weight = torch.from_numpy(weights).to(device)
-            yield Batch(x, y, weight, epoch, place)
+    device = users.data.x.device
+    numbers = -(-counts // size)
+    single = numbers.max() == 1
+    columns = np.arange(min(size, int(counts.max())))
+    rows = np.zeros((len(counts), int(counts.max())), np.int64)
+    for step in range(epochs * int(numbers.max())):
+        active = int(np.count_nonzero(step < epochs * numbers))
+        epoch, place = np.divmod(step, numbers[:active])
+        if step == 0 or not single:
+            beginning = np.flatnonzero(place == 0)
+            if len(beginning):
+                own = users.part(beginning)
+                rows[beginning, : own.counts.max()] = _rows(own, epoch[beginning])
+            left = (counts[:active] - place * size)[:, None]
+            records = np.minimum(left, size)
+            weights = ((columns < records) / records).astype(np.float32)
+            taken = place[:, None] * size + np.minimum(columns, records - 1)
+            index = torch.from_numpy(np.take_along_axis(rows[:active], taken, axis=1)).to(device)
+            x, y = users.data.x[index], users.data.y[index]
+            weight = torch.from_numpy(weights).to(device)
+        yield Batch(x, y, weight, int(epoch[0]), int(place[0]))
 
 
-def _rows(users: TrainingUsers, epoch: int, most: int) -> np.ndarray:
-    """(k, most): positions of the users' records in the order of an epoch."""
+def _rows(users: TrainingUsers, epochs: np.ndarray) -> np.ndarray:
+    """(k, most): positions of the users' records in the order of their epochs (k,)."""
     counts = users.counts[:, None]
-    local = np.arange(most)
+    local = np.arange(counts.max())
     rows: np.ndarray = users.data.starts[users.positions][:, None] + np.minimum(local, counts - 1)
-    if most > users.size:
+    if len(local) > users.size:
         assert users.orders is not None
-        numbers = branch(branch(users.orders, epoch)[:, None], local)
+        numbers = branch(branch(users.orders, epochs)[:, None], local)
         numbers[local >= counts] = np.iinfo(np.uint64).max
-        rows = np.take_along_axis(rows, numbers.argsort(axis=1, kind="stable"), axis=1)
+        ordered = np.take_along_axis(rows, numbers.argsort(axis=1, kind="stable"), axis=1)
+        rows = np.where(counts > users.size, ordered, rows)
     return rows

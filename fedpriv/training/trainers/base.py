@@ -110,16 +110,17 @@ class TorchTrainer(BlockTrainer):
         """
 
     def train(self, users: TrainingUsers, memory: Mapping[str, np.ndarray] | None) -> Result:
-        """Train users with equal numbers of batches, step by step."""
+        """Train users step by step; those who are done wait for those with more batches."""
         start, recipe = self.problem.start, self.problem.recipe
         vectors = start.repeat(len(users.positions), 1)
         parameters = self._pieces(vectors)
         slots = recipe.optimizer.init(parameters)
         self._remember(slots, memory or {})
         for batch in batches(users, recipe.epochs):
-            gradients = self.gradients(parameters, batch, users.dropout)
+            active = [stack[: len(batch.x)] for stack in parameters]
+            gradients = self.gradients(active, batch, users.dropout)
             with torch.no_grad():
-                self._descend(parameters, gradients, slots)
+                self._descend(active, gradients, slots)
         kept = {} if memory is None else {name: self._row(name, own) for name, own in slots.items()}
         return vectors.sub_(start), kept
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
+import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vmap
 
 from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Graph, captured, vmaps
@@ -31,7 +32,7 @@ COPIES = 5
 
 
 class Batched(TorchTrainer):
-    """Trains users with equal numbers of batches in lockstep."""
+    """Trains users in lockstep: one forward and one backward pass for each step of all of them."""
 
     name = "batched"
 
@@ -39,23 +40,22 @@ class Batched(TorchTrainer):
         super().__init__(problem)
         self.names = [name for name, _ in network.named_parameters()]
 
-        def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return problem.task.loss(call(network, parameters, x), y, weight)
+        def outputs(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+            return call(network, parameters, x)
 
-        self.network = network.train()
-        self.gradient = vmap(grad(loss), randomness="different")
+        network.train()
+        self.outputs = vmap(outputs, randomness="different")
 
     @property
     def joins(self) -> bool:
         return True
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
-        """Users with equal numbers of batches and about equal last ones, as many as fit."""
+        """Users with several batches, and those with about equal single ones; as many as fit."""
         cost = self.problem.cost
-        numbers = -(-counts // size)
-        halvings = np.ceil(np.log2((counts - 1) % size + 1))
-        new = (numbers[1:] != numbers[:-1]) | (halvings[1:] != halvings[:-1])
-        edges = [0, *(np.flatnonzero(new) + 1).tolist(), len(counts)]
+        halvings = np.ceil(np.log2(counts))
+        halvings[counts > size] = -1
+        edges = [0, *(np.flatnonzero(np.diff(halvings)) + 1).tolist(), len(counts)]
         found = []
         for first, stop in pairwise(edges):
             rows = min(size, int(counts[first]))
@@ -80,9 +80,11 @@ class Batched(TorchTrainer):
     def gradients(self, parameters: list[Tensor], batch: Batch, keys: np.ndarray) -> list[Tensor]:
         [seed] = branch(branch(keys[:1], batch.epoch), batch.place).tolist()
         seed_generators(batch.x.device, seed >> 1)
-        named = dict(zip(self.names, parameters))
-        found = self.gradient(named, batch.x.clone(), batch.y, batch.weight)
-        return [found[name] for name in self.names]
+        leaves = [stack.detach().requires_grad_() for stack in parameters]
+        with torch.enable_grad():
+            outputs = self.outputs(dict(zip(self.names, leaves)), batch.x.clone())
+        lead = self.problem.task.gradient(outputs.detach(), batch.y, batch.weight)
+        return list(torch.autograd.grad(outputs, leaves, lead, materialize_grads=True))
 
 
 def batched(problem: LocalProblem, *, draws: bool = True) -> Batched | Unmapped:
