@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.modes import one_thread, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state
@@ -35,6 +36,9 @@ from fedpriv.util.work import Work, run_work
 LOGGER = logging.getLogger("fedpriv")
 WORTH_THREADS = 2**17
 """Numbers of per-record gradients (rows times parameters) from which several threads are used."""
+
+ROWS_IN_DOUBLE = 64
+"""Gradients that are clipped and summed at once: they stay in a processor's cache."""
 
 
 class ClippedGradients:
@@ -126,6 +130,7 @@ class ClippedGradients:
 
     def by_torch(self, work: _Sum) -> Tensor:
         """The sum by torch."""
+        keep_freed_memory()
         theta = work.theta
         gradients = _record_gradients(
             self.model, self.task, self.group or 1, self.shape, self.dtype
@@ -136,11 +141,11 @@ class ClippedGradients:
             masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
         total = theta.new_zeros(len(theta), dtype=torch.float64)
         for piece in gradients.pieces(theta, x, y, masks):
-            found = piece.double()
-            factors = clip_factors(found.norm(dim=1), self.clip, work.stats)
-            if not factors.all():  # an infinite number times zero is none
-                found.masked_fill_((factors == 0).unsqueeze(1), 0.0)
-            total += factors @ found
+            for found in map(Tensor.double, torch.split(piece, ROWS_IN_DOUBLE)):
+                factors = clip_factors(found.norm(dim=1), self.clip, work.stats)
+                if not factors.all():  # an infinite number times zero is none
+                    found.masked_fill_((factors == 0).unsqueeze(1), 0.0)
+                total += factors @ found
         return total
 
 

@@ -20,8 +20,9 @@ from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.graph import Graph, captured, fresh, vmaps
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import mapped
+from fedpriv.training.layers.parts import Recurrence
 from fedpriv.training.modes import one_thread
-from fedpriv.training.vectors import backward, call, load, taken_gradient, unflatten
+from fedpriv.training.vectors import backward, call, taken_gradient, unflatten
 
 Masks = Mapping[str, Tensor]
 """Each record's own dropout, (b, group, ...) by the names of buffers."""
@@ -31,7 +32,7 @@ MAX_NUMBERS_IN_MEMORY = 2**24
 BYTES_A_NUMBER = 64
 """Bytes of a GPU's memory for each number of per-record gradients: a third of it holds them, in
 float32 and float64, and what they are computed from."""
-NUMBERS_OF_A_PIECE = 2**20
+NUMBERS_OF_A_PIECE = 2**21
 """Numbers of per-record gradients of a piece on a processor: they stay in its cache."""
 PIECES = (16, 256)
 """The fewest and most groups of a piece: padding stays cheap, and small networks fill passes."""
@@ -57,6 +58,7 @@ class RecordGradients:
         self.task = task
         self.group = group
         self.model = fresh(model, shape, dtype).train()
+        names = [name for name, _ in self.model.named_parameters()]
         self.size = sum(own.numel() for own in self.model.parameters())
         fewest, most = PIECES
         fit = NUMBERS_OF_A_PIECE // max(1, self.size)
@@ -64,10 +66,14 @@ class RecordGradients:
         network = captured(model, shape, dtype)
         chain = mapped(model, shape, dtype)
         self.compute: Callable[[Tensor, Tensor, Tensor, Masks], Tensor]
-        self.hooked = _hooked(self.model, chain) if isinstance(chain, LayerChain) else None
-        if self.hooked is not None:
+        if isinstance(chain, LayerChain) and _hooks_know(chain):
+            self.hooked = _hooked(self.model, chain)
+            own = dict(self.model.named_parameters())
+            self.leaves: list[Any] = [own[name] for name in names]  # Opacus's layers reorder them
             self.compute = self._by_hooks
         elif isinstance(network, Graph) and vmaps(network, shape, dtype):
+            in_dims = None, 0, 0, 0
+            self.each = vmap(grad(self._loss_at), in_dims=in_dims, randomness="different")
             self.compute = self._by_vmap
         else:
             self.compute = self._one_by_one
@@ -93,8 +99,6 @@ class RecordGradients:
             dropped = {name: _filled(mask[rows], fill) for name, mask in masks.items()}
             with one_thread(not on_gpu), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of hooks and of slow operations
-                if self.hooked is not None:
-                    load(self.model.to(theta.dtype), theta)
                 found = self.compute(theta, _filled(x[rows], fill), _filled(y[rows], fill), dropped)
             yield found[:here]
 
@@ -104,8 +108,11 @@ class RecordGradients:
 
     def _by_hooks(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
         """By Opacus, for networks whose layers it knows and treat every record alone."""
-        assert self.hooked is not None
-        model = self.model
+        model = self.model.to(theta.dtype)
+        places = torch.split(theta, [leaf.numel() for leaf in self.leaves])
+        with torch.no_grad():
+            for leaf, own in zip(self.leaves, places):
+                leaf.copy_(own.view_as(leaf))
         for name, mask in masks.items():
             owner, _, last = name.rpartition(".")
             setattr(model.get_submodule(owner), last, mask.flatten(0, 1))
@@ -114,8 +121,7 @@ class RecordGradients:
             lead = self._lead(outputs.detach().unflatten(0, y.shape[:2]), y)
             outputs.backward(lead.flatten(0, 1))
         rows = []
-        leaf: Any
-        for leaf in model.parameters():
+        for leaf in self.leaves:
             each = leaf.grad_sample
             if each is None:  # of a layer whose result nobody reads
                 each = leaf.new_zeros((len(outputs), *leaf.shape))
@@ -127,12 +133,11 @@ class RecordGradients:
     def _by_vmap(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
         """By torch.func, each group alone."""
 
-        def loss(parameters: Masks, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
-            return self._loss(call(self.model, parameters, x, masks), y)
-
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
-        named = each(unflatten(self.model, theta), x.clone(), y, dict(masks))
+        named = self.each(unflatten(self.model, theta), x.clone(), y, dict(masks))
         return torch.cat([piece.reshape(len(x), -1) for piece in named.values()], dim=1)
+
+    def _loss_at(self, parameters: Masks, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
+        return self._loss(call(self.model, parameters, x, masks), y)
 
     def _one_by_one(self, theta: Tensor, x: Tensor, y: Tensor, masks: Masks) -> Tensor:
         """By autograd, each group on a fresh copy."""
@@ -152,13 +157,23 @@ class RecordGradients:
         return self.task.loss(outputs, y, weight)
 
 
-def _hooked(model: nn.Module, chain: LayerChain) -> nn.Module | None:
-    """The network with Opacus's hooks; None where it has none for one of the layers."""
+def _hooks_know(chain: LayerChain) -> bool:
+    """Whether Opacus has hooks for every layer with parameters, or such a layer of its own."""
     from opacus.grad_sample import GradSampleModule
 
-    known = GradSampleModule.GRAD_SAMPLERS
-    if not all(type(layer.module) in known for layer in chain.layers if layer.sizes):
-        return None
+    known = {Recurrence, *GradSampleModule.GRAD_SAMPLERS}
+    return all(type(layer.module) in known for layer in chain.layers if layer.sizes)
+
+
+def _hooked(model: nn.Module, chain: LayerChain) -> nn.Module:
+    """The network with Opacus's hooks, and its recurrent layers in the place of torch's."""
+    from opacus.grad_sample import GradSampleModule
+    from opacus.validators import ModuleValidator
+
+    for layer in chain.layers:
+        if isinstance(layer.module, Recurrence):
+            owner, _, last = layer.name.rpartition(".")
+            setattr(model.get_submodule(owner), last, ModuleValidator.fix(layer.module.cell))
     hooked: nn.Module = GradSampleModule(model, loss_reduction="sum")
     return hooked
 
