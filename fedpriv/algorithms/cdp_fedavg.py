@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,14 +47,13 @@ from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
-from fedpriv.rounds.local_job import Computation, LocalJob
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.training.contributions import Contributions, ContributionStats
 from fedpriv.util.streams import Streams
-from fedpriv.util.work import Work
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -235,21 +234,13 @@ class CdpFedAvg(BatchMethod):
             query.size, 1, rng, sensitivity=self.local_lr, encoding=query.encoding
         )
         stats = ContributionStats()
-        return LocalJob(self._steps(silo, query, down["params"], stats), -share, stats=stats)
+        return LocalJob(self._train(silo, query, down["params"], stats), -share, stats=stats)
 
-    def _steps(
+    def _train(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
-    ) -> Computation:
-        """The change of the silo's model."""
+    ) -> Iterator[Contributions]:
         import torch
 
-        moved = yield self._training(silo, query, params, stats)
-        change = torch.from_numpy(moved).unsqueeze(0).to(silo.data.x.device)
-        yield Contributions(np.array([silo.index]), change)
-
-    def _training(
-        self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
-    ) -> Work[np.ndarray]:
         from fedpriv.training.clipped import ClippedGradients
         from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
 
@@ -258,7 +249,7 @@ class CdpFedAvg(BatchMethod):
         streams = silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         shape = tuple(x.shape[1:])
-        return noisy_sgd(
+        moved = noisy_sgd(
             ClippedGradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
             NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr),
             theta=params,
@@ -270,6 +261,8 @@ class CdpFedAvg(BatchMethod):
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
             stats=stats,
         )
+        change = torch.from_numpy(moved).unsqueeze(0).to(x.device)
+        yield Contributions(np.array([silo.index]), change)
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + total.vector / len(total.silos))

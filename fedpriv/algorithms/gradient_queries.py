@@ -3,16 +3,15 @@ clipped gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from fedpriv.certificates.sampling import Batches
-from fedpriv.rounds.local_job import Computation, LocalJob
+from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.training.contributions import Contributions, ContributionStats
-from fedpriv.util.work import WorkList
 
 GRADIENT = "gradient"
 DIFFERENCE = "difference"
@@ -43,7 +42,7 @@ def _mean(
     batches: Batches,
     size: int,
     stats: ContributionStats,
-) -> Computation:
+) -> Iterator[Contributions]:
     """The mean clipped gradient at "params", minus that at "previous" if the broadcast contains it.
     Both use the same records and the same dropout."""
     import torch
@@ -64,8 +63,7 @@ def _mean(
         for name in ("params", "previous")
         if name in down
     ]
-    totals = yield WorkList([sums.asked(point, rows) for point in points])
-    mean, *previous = (total / size for total in totals)
+    mean, *previous = [sums.sum(point, rows) / size for point in points]
     for other in previous:
         mean = mean - other
     yield Contributions(np.array([silo.index]), mean.unsqueeze(0))

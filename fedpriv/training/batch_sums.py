@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
-from fedpriv.util.work import Work
 
 
 class BatchSums:
@@ -40,7 +38,6 @@ class BatchSums:
         dropout_keys: Callable[[], np.ndarray],
         stats: ContributionStats | None,
     ) -> None:
-        refuse_shared_state(model)
         self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
@@ -51,8 +48,8 @@ class BatchSums:
         self.gradients = ClippedGradients(own, task, clip, shape=shape, group=group, dtype=x.dtype)
         self.keys = dropout_keys() if self.dropout.layers else None
 
-    def asked(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Work[Tensor]:
-        """Work whose result is the sum of clipped gradients, (d,) float64.
+    def sum(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Tensor:
+        """The sum of clipped gradients, (d,) float64.
 
         theta: parameters (d,).
         batch: numbers of the groups (b,).
@@ -62,10 +59,5 @@ class BatchSums:
         masks = {} if self.keys is None else self.dropout.masks(self.keys[batch], step)
         if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
-        return self.gradients.asked(
-            theta,
-            self.x[index],
-            self.y[index],
-            masks=masks,
-            stats=self.stats,
-        )
+        rows = self.x[index], self.y[index]
+        return self.gradients.sum(theta, *rows, masks=masks, stats=self.stats)

@@ -8,10 +8,9 @@ gradients (`fedpriv.training.per_record`), in pieces that fit in memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.freed_memory import keep_freed_memory
 from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.modes import one_thread, seeded_dropout
+from fedpriv.training.modes import kept_threads, seeded_dropout
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.per_record import (
@@ -31,7 +30,6 @@ from fedpriv.training.per_record import (
 )
 from fedpriv.training.trainers.compiled.clipped_sum import ClippedSum, clipped_sum
 from fedpriv.training.trainers.compiled.network import compiled_network
-from fedpriv.util.work import Work, run_work
 
 LOGGER = logging.getLogger("fedpriv")
 WORTH_THREADS = 2**17
@@ -85,7 +83,7 @@ class ClippedGradients:
         x: Tensor,
         y: Tensor,
         *,
-        masks: Masks | None = None,
+        masks: Masks = MappingProxyType({}),
         stats: ContributionStats | None = None,
     ) -> Tensor:
         """The sum of clipped gradients, (d,) float64, at `theta` (d,) over the records x (b, ...),
@@ -100,49 +98,35 @@ class ClippedGradients:
             (`fedpriv.training.record_dropout`).
         stats: counts all gradients, the clipped ones and those that are not finite.
         """
-        return run_work(self.asked(theta, x, y, masks=masks, stats=stats))
+        on_processor = theta.device.type == x.device.type == "cpu"
+        known = theta.dtype == torch.float32 and x.dtype == self.dtype
+        if self.compiled is None or not on_processor or not known:
+            return self._by_torch(theta, x, y, dict(masks), stats)
+        with kept_threads() as choose:
+            choose(len(x) * len(theta) < WORTH_THREADS)
+            total, norms = self.compiled(theta, x, y, masks, self.clip)
+        finite_norms(norms, self.clip, stats)
+        return total
 
-    def asked(
+    def _by_torch(
         self,
         theta: Tensor,
         x: Tensor,
         y: Tensor,
-        *,
-        masks: Masks | None = None,
-        stats: ContributionStats | None = None,
-    ) -> Work[Tensor]:
-        """Work whose result is that sum."""
-        return _Sum(self, theta, x, y, masks or {}, stats)
-
-    def compiles(self, theta: Tensor, x: Tensor) -> bool:
-        """Whether C++ computes sums at these parameters over these records."""
-        on_processor = theta.device.type == x.device.type == "cpu"
-        known = theta.dtype == torch.float32 and x.dtype == self.dtype
-        return self.compiled is not None and on_processor and known
-
-    def by_cpp(self, work: _Sum) -> Tensor:
-        """The sum by C++."""
-        assert self.compiled is not None
-        with one_thread(len(work.x) * len(work.theta) < WORTH_THREADS):
-            total, norms = self.compiled(work.theta, work.x, work.y, work.masks, self.clip)
-        finite_norms(norms, self.clip, work.stats)
-        return total
-
-    def by_torch(self, work: _Sum) -> Tensor:
-        """The sum by torch."""
+        masks: dict[str, Tensor],
+        stats: ContributionStats | None,
+    ) -> Tensor:
         keep_freed_memory()
-        theta = work.theta
         gradients = _record_gradients(
             self.model, self.task, self.group or 1, self.shape, self.dtype
         )
-        x, y, masks = work.x, work.y, dict(work.masks)
         if self.group is None:
             x, y = x.unsqueeze(1), y.unsqueeze(1)
             masks = {name: mask.unsqueeze(1) for name, mask in masks.items()}
         total = theta.new_zeros(len(theta), dtype=torch.float64)
         for piece in gradients.pieces(theta, x, y, masks):
             for found in map(Tensor.double, torch.split(piece, ROWS_IN_DOUBLE)):
-                factors = clip_factors(found.norm(dim=1), self.clip, work.stats)
+                factors = clip_factors(found.norm(dim=1), self.clip, stats)
                 if not factors.all():  # an infinite number times zero is none
                     found.masked_fill_((factors == 0).unsqueeze(1), 0.0)
                 total += factors @ found
@@ -154,28 +138,6 @@ def _record_gradients(
     model: nn.Module, task: Task, group: int, shape: tuple[int, ...], dtype: torch.dtype
 ) -> RecordGradients:
     return RecordGradients(model, task, group, shape, dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sum(Work[Tensor]):
-    """A sum to compute."""
-
-    gradients: ClippedGradients
-    theta: Tensor
-    x: Tensor
-    y: Tensor
-    masks: Masks
-    stats: ContributionStats | None
-
-    batch_key = None
-
-    def run(self) -> Tensor:
-        own = self.gradients
-        return (own.by_cpp if own.compiles(self.theta, self.x) else own.by_torch)(self)
-
-    @classmethod
-    def run_batch(cls, works: Sequence[_Sum]) -> list[Tensor]:
-        return [work.run() for work in works]
 
 
 @cache

@@ -24,9 +24,6 @@ from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
 from fedpriv.training.batch_sums import BatchSums
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.trainers.gpu.normals import add_normals
-from fedpriv.util.streams import SystemGenerator
-from fedpriv.util.work import run_work
 
 
 @dataclass(frozen=True)
@@ -95,18 +92,9 @@ def dp_sgd(
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
-        total = run_work(sums.asked(vector.to(theta), batch, step))
+        total = sums.sum(vector.to(theta), batch, step)
         if recipe.noise_multiplier:
-            total = _noised(total, recipe.noise_multiplier * recipe.clip, noise_rng)
+            deviation = recipe.noise_multiplier * recipe.clip
+            total = torch.from_numpy(noised(total.cpu().numpy(), deviation, noise_rng)).to(total)
         vector -= recipe.lr / recipe.expected_batch * total
     return vector - theta
-
-
-def _noised(total: Tensor, deviation: float, rng: Generator) -> Tensor:
-    """The sum (d,) float64 with noise. On a GPU seeded noise is made where the sum is: it has other
-    numbers than numpy's, and nothing moves over the bus. Noise that protects somebody is
-    `grid_noise`'s on every device."""
-    if total.device.type == "cuda" and not isinstance(rng, SystemGenerator):
-        add_normals(total, deviation, rng)
-        return total
-    return torch.from_numpy(noised(total.cpu().numpy(), deviation, rng)).to(total)

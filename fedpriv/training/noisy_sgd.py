@@ -11,7 +11,7 @@ a pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,6 @@ from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.util.work import Work
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ def noisy_sgd(
     order: np.random.Generator,
     dropout_seed: int,
     stats: ContributionStats | None = None,
-) -> Work[np.ndarray]:
-    """Training from `theta` (d,) float64. The result is the final minus the starting parameters,
-    (d,) float64, without the last step's noise: the caller adds `-lr` times a fresh draw of it, to
-    keep it apart from what it hides.
+) -> np.ndarray:
+    """Train from `theta` (d,) float64; the final minus the starting parameters, (d,) float64,
+    without the last step's noise: the caller adds `-lr` times a fresh draw of it, to keep it apart
+    from what it hides.
 
     Gradients are computed in float32; all numbers that are noised are float64. The result is a
-    deterministic function of the arguments and of the states of both generators. It leaves them in
-    any state, so it can be computed once.
+    deterministic function of the arguments and of the states of both generators.
 
     x: (m, ...), y: (m, ...) on the training device.
     noise: of the mean of a batch's clipped gradients, at each step but the last.
@@ -67,49 +65,19 @@ def noisy_sgd(
     if not 0 < recipe.batch_size <= len(x):
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
-    return _BatchSteps(
-        gradients, recipe, theta, x, y, noise, noise_rng, batches, dropout_seed, stats
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _BatchSteps(Work[np.ndarray]):
-    """The same step by step, for batches of any size."""
-
-    gradients: ClippedGradients
-    recipe: NoisySgd
-    theta: np.ndarray
-    x: Tensor
-    y: Tensor
-    noise: TrainingNoise
-    noise_rng: Generator
-    batches: Iterator[np.ndarray]
-    dropout_seed: int
-    stats: ContributionStats | None
-
-    batch_key = None
-
-    def run(self) -> np.ndarray:
-        current = self.theta.astype(np.float64)
-        recipe = self.recipe
-        device = self.x.device
-        with self.gradients.seeded(device, self.dropout_seed):
-            for step, rows in enumerate(self.batches, start=1):
-                index = torch.from_numpy(rows).to(device)
-                start = torch.from_numpy(current).to(device, torch.float32)
-                batch = self.x[index], self.y[index]
-                total = self.gradients.sum(start, *batch, stats=self.stats).cpu().numpy()
-                drawn: np.ndarray | float = 0.0
-                if step < recipe.steps:
-                    total, drawn = self.noise.add(total, self.noise_rng, divisor=recipe.batch_size)
-                current -= recipe.lr * total / recipe.batch_size
-                current -= recipe.lr * drawn
-        change: np.ndarray = current - self.theta
-        return change
-
-    @classmethod
-    def run_batch(cls, works: Sequence[_BatchSteps]) -> list[np.ndarray]:
-        return [work.run() for work in works]
+    current = theta.astype(np.float64)
+    with gradients.seeded(x.device, dropout_seed):
+        for step, rows in enumerate(batches, start=1):
+            index = torch.from_numpy(rows).to(x.device)
+            start = torch.from_numpy(current).to(x.device, torch.float32)
+            total = gradients.sum(start, x[index], y[index], stats=stats).cpu().numpy()
+            drawn: np.ndarray | float = 0.0
+            if step < recipe.steps:
+                total, drawn = noise.add(total, noise_rng, divisor=recipe.batch_size)
+            current -= recipe.lr * total / recipe.batch_size
+            current -= recipe.lr * drawn
+    change: np.ndarray = current - theta
+    return change
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:

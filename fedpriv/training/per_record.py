@@ -21,7 +21,7 @@ from fedpriv.training.graph import Graph, captured, fresh, vmaps
 from fedpriv.training.layers.chain import LayerChain
 from fedpriv.training.layers.mapping import mapped
 from fedpriv.training.layers.parts import Recurrence
-from fedpriv.training.modes import one_thread
+from fedpriv.training.modes import kept_threads
 from fedpriv.training.vectors import backward, call, taken_gradient, unflatten
 
 Masks = Mapping[str, Tensor]
@@ -97,7 +97,8 @@ class RecordGradients:
             here = min(size, len(x) - start)
             fill = here if on_gpu else size
             dropped = {name: _filled(mask[rows], fill) for name, mask in masks.items()}
-            with one_thread(not on_gpu), warnings.catch_warnings():
+            with kept_threads() as choose, warnings.catch_warnings():
+                choose(not on_gpu)
                 warnings.simplefilter("ignore", UserWarning)  # of hooks and of slow operations
                 found = self.compute(theta, _filled(x[rows], fill), _filled(y[rows], fill), dropped)
             yield found[:here]

@@ -16,8 +16,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -51,30 +49,6 @@ class Work(ABC, Generic[T]):
     def run_batch(cls, works: Sequence[Self]) -> list[T]:
         """Compute the results of works with equal batch keys. Each equals the result of `run` up to
         float rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class WorkList(Work[list[T]], Generic[T]):
-    """Several works as one; its result is the list of their results."""
-
-    works: Sequence[Work[T]]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(work.nbytes for work in self.works)
-
-    @property
-    def batch_key(self) -> Hashable:
-        keys = tuple((type(work), work.batch_key) for work in self.works)
-        return None if any(key is None for _, key in keys) else keys
-
-    def run(self) -> list[T]:
-        return [work.run() for work in self.works]
-
-    @classmethod
-    def run_batch(cls, works: Sequence[WorkList[T]]) -> list[list[T]]:
-        results = iter(run_grouped([one for work in works for one in work.works]))
-        return [list(islice(results, len(work.works))) for work in works]
 
 
 class WorkCollector(Protocol):

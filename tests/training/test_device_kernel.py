@@ -22,8 +22,8 @@ from fedpriv.training.optimizers import Sgd
 from fedpriv.training.select import example_problem
 from fedpriv.training.trainers.base import TrainingUsers
 from fedpriv.training.trainers.compiled.library import library
+from fedpriv.training.trainers.device.nvrtc import build
 from fedpriv.training.trainers.device.trainer import SOURCE, Device, device_network_of, kernel_texts
-from fedpriv.training.trainers.gpu.nvrtc import build
 from fedpriv.training.vectors import flatten
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")

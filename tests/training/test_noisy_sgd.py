@@ -14,7 +14,6 @@ from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
-from fedpriv.util.work import run_work
 
 
 def run(
@@ -22,7 +21,7 @@ def run(
 ):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    work = noisy_sgd(
+    return noisy_sgd(
         gradients,
         recipe,
         theta=theta,
@@ -34,7 +33,6 @@ def run(
         dropout_seed=dropout_seed,
         stats=stats,
     )
-    return run_work(work)
 
 
 def problem(model=None, n=20, features=5, clip=0.4):

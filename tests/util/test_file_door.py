@@ -20,7 +20,7 @@ OWN = {
     "topology/design.py": "a table of the package",
     "training/trainers/compiled/build_folder.py": "source code of the package",
     "training/trainers/compiled/library.py": "a library that this user has compiled",
-    "training/trainers/gpu/nvrtc.py": "a program that this user has compiled",
+    "training/trainers/device/nvrtc.py": "a program that this user has compiled",
     "claims/command.py": "the schema of the package",
     "reports/assessment/contents.py": "source code of the package",
     "data/embedded.py": "a table of scikit-learn",

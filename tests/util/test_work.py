@@ -5,7 +5,6 @@ from works import Doubled
 
 from fedpriv.util import work as work_module
 from fedpriv.util.work import (
-    WorkList,
     collected_by,
     run_all,
     run_grouped,
@@ -42,19 +41,6 @@ def test_a_gatherer_is_asked_for_all_of_it():
         assert run_work(Doubled(3, batch_key=None)) == 6
     assert asked == [2, 1]
     assert run_work(works[0]) == 2
-
-
-def test_several_are_one_to_whoever_waits():
-    one, two = WorkList([Doubled(1), Other(2)]), WorkList([Doubled(3), Other(4)])
-    assert one.batch_key == two.batch_key != WorkList([Doubled(1), Doubled(2)]).batch_key
-    assert WorkList([Doubled(1), Doubled(2, batch_key=None)]).batch_key is None
-    assert one.run() == [2, 4]
-    assert WorkList.run_batch([one, two]) == [[2, 4], [6, 8]]
-    assert WorkList.run_batch([WorkList([Doubled(1), Doubled(2)]), WorkList([]), one]) == [
-        [2, 4],
-        [],
-        [2, 4],
-    ]
 
 
 class Missing(Doubled):

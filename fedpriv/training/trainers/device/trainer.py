@@ -32,7 +32,7 @@ from fedpriv.training.trainers.compiled.losses import (
 )
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names
 from fedpriv.training.trainers.device.network import LANES, DeviceNetwork, device_network
-from fedpriv.training.trainers.gpu.nvrtc import FAILURES, Function, index_of, shared_memory
+from fedpriv.training.trainers.device.nvrtc import FAILURES, Function, index_of, shared_memory
 
 SOURCE = "kernel.cpp"
 

@@ -30,7 +30,6 @@ class Function:
         source: str,
         name: str,
         device: torch.device,
-        flags: Sequence[str] = (),
     ) -> None:
         """texts: the files by name; source: the one that is compiled. Raises `FAILURES`."""
         from cuda.bindings import driver
@@ -40,7 +39,7 @@ class Function:
         self.device = device
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
         major, minor = torch.cuda.get_device_capability(device)
-        image = build(texts, source, f"sm_{major}{minor}", cache_dir(), flags).read_bytes()
+        image = build(texts, source, f"sm_{major}{minor}", cache_dir()).read_bytes()
         with torch.cuda.device(device):
             torch.empty(1, device=device)  # torch makes the device's context
             self.module = checked(driver.cuModuleLoadData(image))
@@ -98,13 +97,12 @@ def build(
     source: str,
     architecture: str,
     folder: Path,
-    flags: Sequence[str] = (),
 ) -> Path:
     """The machine code for an architecture such as sm_90, in `folder`; compiled if it is
     missing. Raises `FAILURES`."""
     from cuda.bindings import nvrtc
 
-    chosen = (*FLAGS, *flags, f"--gpu-architecture={architecture}")
+    chosen = (*FLAGS, f"--gpu-architecture={architecture}")
     version = checked(nvrtc.nvrtcVersion())
     content = sorted(texts.items()), source, chosen, version
     return built(folder, "gpu", content, lambda _: _compiled(texts, source, chosen))

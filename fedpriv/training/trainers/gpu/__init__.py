@@ -1,1 +1,0 @@
-"""Code that is compiled for a GPU while a program runs."""
