@@ -140,7 +140,7 @@ def check_schedules(noise, schedules, streams):
 
 @pytest.mark.parametrize("streams", [Streams(5), Streams(5, system=True)])
 def test_any_dropouts_leave_the_declared_variance(streams):
-    check_schedules(noise_for(4, 6, size=64), 300, streams)
+    check_schedules(noise_for(4, 6, size=64), 120, streams)
 
 
 @pytest.mark.slow

@@ -92,8 +92,8 @@ def test_raw_sums_leave_a_silo_in_simulations_only(randomness):
 
 
 def test_no_file_of_a_run_holds_raw_sums(tmp_path):
-    exp = experiment(*AVG, *CORRELATED, "randomness=system", "quiet=true", "device=cpu")
-    train(exp, "rounds: 5\n", tmp_path / "run")
+    exp = experiment(*AVG, *CORRELATED, "randomness=system", "rounds=3", "quiet=true", "device=cpu")
+    train(exp, "rounds: 3\n", tmp_path / "run")
     arrays = Checkpoint.read(tmp_path / "run" / "checkpoint.safetensors").arrays
     assert arrays
     assert not raw(arrays)

@@ -39,7 +39,7 @@ def words_of(folder):
 
 def test_a_run_takes_its_keys_from_files_and_keeps_no_private_one(files, tmp_path):
     folder = tmp_path / "run"
-    train(experiment(*WORDS, *words_of(files)), "rounds: 2\n", folder, quiet=True)
+    train(experiment(*WORDS, *words_of(files), "rounds=1"), "rounds: 1\n", folder, quiet=True)
     assert Roster.read(folder / "roster.csv") == Roster.read(files / "roster.csv")
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     for name in NAMES:
@@ -101,11 +101,15 @@ CHANGES = {
         ("damaged", "roster.csv, line 2"),
     ],
 )
-def test_a_wrong_key_is_one_line_and_begins_no_run(change, why, files):
+def test_a_wrong_key_is_one_line(change, why, files):
     CHANGES[change](files)
     with pytest.raises(FedprivError, match=why) as refused:
         prepare(experiment(*WORDS, *words_of(files)))
     assert "\n" not in str(refused.value)
+
+
+def test_no_run_begins_without_a_key(files):
+    CHANGES["missing"](files)
     done = run("data=breast_cancer", *WORDS, *words_of(files), cwd=files)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

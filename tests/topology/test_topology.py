@@ -61,7 +61,7 @@ def test_where_triples_cover_every_pair_they_are_kirkman_systems():
         assert len(times_met(designed(n, 3))) == n * (n - 1) // 2
 
 
-@pytest.mark.parametrize(("n", "size"), [(12, 3), (18, 3), (20, 4)])
+@pytest.mark.parametrize(("n", "size"), [(12, 3), pytest.param(20, 4, marks=pytest.mark.slow)])
 def test_elsewhere_at_least_the_best_of_twenty_randomised_runs(n, size):
     partitions = designed(n, size)
     check(partitions, n, (size,) * (n // size))
@@ -131,7 +131,7 @@ def test_randomised_partitions_are_valid_for_any_sizes(n, size, seed):
 
 @pytest.mark.parametrize(
     ("n", "sizes"),
-    [(8, (4, 4)), (7, (3, 4)), (10, (3, 3, 4)), (13, (3, 3, 3, 4)), (5, None), (2, None)],
+    [(8, (4, 4)), (7, (3, 4)), (10, (3, 3, 4)), (5, None), (2, None)],
 )
 def test_numbers_left_by_a_dropout(n, sizes):
     assert group_sizes(n, 3) == sizes

@@ -83,9 +83,7 @@ def test_below_1e_13_after_four_iterations_in_double_precision_only():
     ("n", "settings"),
     [
         (9, {}),
-        (15, {}),
         (16, {"group_size": 4}),
-        (7, {}),
         (5, {}),
         (9, {"topology": "all"}),
         (15, {"groups": "randomised"}),

@@ -53,7 +53,7 @@ def worlds(draw):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(worlds())
 def test_the_total_is_the_weighted_sum_exact_in_integers_and_near_in_reals(world):
     total = world.ready().run()
@@ -65,10 +65,9 @@ def test_the_total_is_the_weighted_sum_exact_in_integers_and_near_in_reals(world
     assert set(total.silos) == set(world.silos)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_the_papers_cap_of_2000_records_with_a_long_key(size):
+def test_the_papers_cap_of_2000_records_with_a_long_key():
     world = random_world(
-        silos=2, users=2, size=size, most=999, n_max=2000, key_bits=3072, streams=Streams(1)
+        silos=2, users=2, size=3, most=999, n_max=2000, key_bits=3072, streams=Streams(1)
     )
     assert world.encoding.layout.lcm.bit_length() == 2878  # log2 lcm(1..2000) = 2877.385
     total = world.ready().run()

@@ -46,7 +46,7 @@ def cases(draw):
     return shape, weights, np.array(rows, dtype=np.int64)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases())
 def test_slots_hold_the_plain_weighted_sums(case):
     shape, weights, coefficients = case

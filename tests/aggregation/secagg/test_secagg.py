@@ -58,7 +58,7 @@ def check_schedule(schedule):
         np.testing.assert_array_equal(total.vector, vectors[picked].sum(0))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(schedules())
 def test_any_dropouts_give_the_exact_sum_over_the_set_or_no_sum(schedule):
     check_schedule(schedule)
