@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from fedpriv.errors import ConfigError
 from fedpriv.settings.words import Parser
 
 
@@ -30,12 +27,3 @@ def report_parser(command: str, description: str | None, *, out: str) -> Parser:
         "--method", help="accounting method, rdp or pld (default: the smallest certificate)"
     )
     return parser
-
-
-@contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Raises ConfigError for `--out` if the file cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error

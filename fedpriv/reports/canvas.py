@@ -23,9 +23,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import (
     LogFormatter,
     LogFormatterMathtext,
-    LogLocator,
     MaxNLocator,
-    NullFormatter,
 )
 from matplotlib.transforms import ScaledTranslation
 
@@ -37,10 +35,7 @@ __all__ = [
     "Figure",
     "FontProperties",
     "Line2D",
-    "LogLocator",
     "MaxNLocator",
-    "NullFormatter",
-    "PlainLog",
     "ScaledTranslation",
     "grid_and_legend",
     "plain_ticks",

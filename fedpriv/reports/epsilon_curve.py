@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 import pandas as pd
 
 from fedpriv.errors import FedprivError
@@ -22,8 +21,7 @@ from fedpriv.reports.canvas import (
     MARKERS,
     Axes,
     Line2D,
-    LogLocator,
-    NullFormatter,
+    plot_band,
     plt,
     save,
 )
@@ -38,6 +36,8 @@ MOST_ENTRIES = 7
 """Entries of a legend."""
 SIZE = (6.0, 4.2)
 """Inches."""
+WIDE = 30
+"""Ratio of the largest to the smallest epsilon from which on the axis is logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,13 @@ def draw(
     figure, axis = plt.subplots(figsize=SIZE, layout="constrained")
     looks = Looks.of([summary.group for summary, _ in drawn])
     for summary, curve in drawn:
-        _draw_line(axis, curve, looks.line(summary.group))
-    if _wide(drawn):
+        every = max(1, len(curve) // 8)
+        marks = ((len(curve) - 1) % every, every)  # the last one too
+        look = looks.line(summary.group)
+        plot_band(axis, curve.set_index("certified"), markevery=marks, **look)
+    epsilons = pd.concat([curve["certified"] for _, curve in drawn])
+    if epsilons.max() > WIDE * epsilons.min():
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
-        axis.xaxis.set_minor_formatter(NullFormatter())
     _label(axis, looks, summaries, runs)
     absent = [summary.group.name for summary, curve in found if not len(curve)]
     facts = [f"mean over {max(one.n for one in summaries)} seeds"] * (summaries[0].n > 1)
@@ -144,21 +145,6 @@ def draw(
     axis.set_title(title, fontsize=10)
     save(figure, out, dpi=200)
     write_curves(out, (curve_table(summary, curve, ["certified"]) for summary, curve in drawn))
-
-
-def _draw_line(axis: Axes, curve: pd.DataFrame, look: dict[str, Any]) -> None:
-    mean, epsilons = curve["mean"], curve["certified"]
-    every = max(1, len(curve) // 8)
-    axis.plot(epsilons, mean, markevery=((len(curve) - 1) % every, every), **look)  # the last too
-    if np.isfinite(curve["std"]).all():
-        band = mean - curve["std"], mean + curve["std"]
-        axis.fill_between(epsilons, *band, color=look["color"], alpha=0.15, lw=0)
-
-
-def _wide(drawn: Sequence[tuple[GroupSummary, pd.DataFrame]]) -> bool:
-    """Whether epsilons are of very different sizes."""
-    epsilons = [curve["certified"].to_numpy() for _, curve in drawn]
-    return bool(max(one[-1] for one in epsilons) > 30 * min(one[0] for one in epsilons))
 
 
 def _label(

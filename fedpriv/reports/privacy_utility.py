@@ -25,7 +25,7 @@ import pandas as pd
 
 from fedpriv.errors import require
 from fedpriv.reports import epsilon_curve
-from fedpriv.reports.arguments import report_parser, writing
+from fedpriv.reports.arguments import report_parser
 from fedpriv.reports.canvas import (
     MARKERS,
     Axes,
@@ -33,7 +33,6 @@ from fedpriv.reports.canvas import (
     FontProperties,
     Line2D,
     MaxNLocator,
-    PlainLog,
     ScaledTranslation,
     plot_band,
     plt,
@@ -43,6 +42,7 @@ from fedpriv.reports.canvas import (
 from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
 from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.summary import GroupSummary, curve_table, curves, summarise, write_curves
+from fedpriv.settings.words import writing
 from fedpriv.util.printing import say
 
 NAIVE = "ULDP-NAIVE"
@@ -223,8 +223,6 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
     axis.set_yscale("log")
     observers = " and ".join(dict.fromkeys(curve.summary.observer for curve in curves))
     axis.set_title(f"{observers}, delta = {delta:g}\nclaimed dashed, certified solid", fontsize=7.5)
-    axis.yaxis.set_major_formatter(PlainLog(labelOnlyBase=True))
-    axis.yaxis.set_minor_formatter(PlainLog(labelOnlyBase=False))
     handles, names = axis.get_legend_handles_labels()
     if uncertified:
         handles.append(Line2D([], [], lw=0))

@@ -20,14 +20,14 @@ from rich.console import Console
 
 from fedpriv.accountants.ledger import epsilon_table, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
-from fedpriv.errors import ConfigError, require
+from fedpriv.errors import require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, bounded, calibrations
 from fedpriv.runs.progress import CHARGED_TWICE
 from fedpriv.runs.status import Status
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import build
-from fedpriv.settings.words import Parser, conf_dir
+from fedpriv.settings.words import Parser, conf_dir, writing
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.printing import say
@@ -48,7 +48,8 @@ def main(args: list[str]) -> None:
     jobs = compose_jobs(line, conf_dir())
     costs = [_forecast(config, line, len(jobs)) for config in jobs]
     if out is not None:
-        _write(out, costs)
+        with writing(out):
+            replace_file(out, FORMATS[out.suffix](costs).encode())
     if own.json:
         say(_json(costs), end="")
         return
@@ -248,11 +249,3 @@ FORMATS: dict[str, Callable[[Sequence[EpsilonForecast]], str]] = {
     ".md": _markdown,
 }
 """Writer of each file suffix."""
-
-
-def _write(out: Path, costs: Sequence[EpsilonForecast]) -> None:
-    """Raises ConfigError when the file cannot be written."""
-    try:
-        replace_file(out, FORMATS[out.suffix](costs).encode())
-    except OSError as error:
-        raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error

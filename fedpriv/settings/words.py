@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -193,6 +194,15 @@ def refuse_file(group: str, value: str) -> None:
     raise ConfigError(
         group, value, f"a name, not a path; --config-dir folder finds your own folder/{file}"
     )
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Raises ConfigError for `--out` if the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error
 
 
 class Parser(argparse.ArgumentParser):

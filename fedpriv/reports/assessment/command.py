@@ -20,7 +20,6 @@ import sys
 from pathlib import Path
 
 from fedpriv.errors import ConfigError, require
-from fedpriv.reports.arguments import writing
 from fedpriv.reports.assessment.contents import contents
 from fedpriv.reports.assessment.folder_files import text
 from fedpriv.reports.assessment.page import page
@@ -33,7 +32,7 @@ from fedpriv.reports.assessment.signing import (
 )
 from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
 from fedpriv.reports.audit_file import AUDIT
-from fedpriv.settings.words import Parser
+from fedpriv.settings.words import Parser, writing
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.printing import say
 
