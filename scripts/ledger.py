@@ -16,7 +16,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from fedpriv.papers.ledger import figures, results
@@ -30,6 +29,7 @@ from fedpriv.papers.ledger.entries import (
     of_paper,
 )
 from fedpriv.papers.ledger.results import DECIDING
+from scripts import ledger_epsilons
 from scripts.ledger_comparisons import RESULTS, compared, details, ranges
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +66,8 @@ TITLES = {
 PLACES = {name: ROOT / "docs" / "papers" / f"{name}.md" for name in TITLES}
 LEDGER = ROOT / "docs" / "papers" / "ledger.md"
 GALLERY = ROOT / "docs" / "papers" / "gallery.md"
+OF_RECORDS = "uldp_fl/fig4_group"
+"""The entry whose noise depends on private records."""
 PICTURES = ROOT / "docs" / "assets" / "replications"
 
 
@@ -197,21 +199,28 @@ def gallery() -> str:
             f"## {entry.name}\n\n{entry.place} ([answers]({entry.paper}.md#answers))."
             f"{spent(entry)}\n\n![{entry.name}]({picture})"
         )
+        if has_epsilons(entry):
+            path = f"../assets/replications/{epsilons_name(entry)}"
+            parts.append(f"![epsilons of {entry.name}]({path})")
     return "\n\n".join(parts)
 
 
 def spent(entry: Entry) -> str:
-    """The epsilons of Uldp-FL's methods after the last round; empty for other papers."""
-    table = results.read(results.path(entry.name, RESULTS))
-    rows = table[(table["phase"] == DECIDING) & np.isfinite(table["claimed"])]
-    if entry.paper != "uldp_fl" or rows.empty:
+    """The epsilons of groups of records after the last round, which depend on the records."""
+    if entry.name != OF_RECORDS:
         return ""
-    parts = []
-    for question, own in rows.groupby("question"):
-        which = "the paper's noise" if question == "curve" else "equal certificates"
-        numbers = (f"{name} {ranges(own, name)}" for name in ("certified", "claimed"))
-        parts.append(f"{which}: {'; '.join(numbers)}")
-    return f" Epsilon after the last round, {'. With '.join(parts)}."
+    rows = results.read(results.path(entry.name, RESULTS))
+    numbers = (f"{name} {ranges(rows, name)}" for name in ("certified", "claimed"))
+    return f" Epsilon after the last round: {'; '.join(numbers)}."
+
+
+def has_epsilons(entry: Entry) -> bool:
+    """Whether a picture shows epsilons round by round: those of Uldp-FL, as in the paper."""
+    return entry.paper == "uldp_fl" and entry.name != OF_RECORDS and entry.replication is not None
+
+
+def epsilons_name(entry: Entry) -> str:
+    return f"{entry.name.replace('/', '_')}_epsilon.png"
 
 
 def measured_entries() -> list[Entry]:
@@ -233,6 +242,8 @@ def main(names: list[str]) -> None:
     for entry in measured_entries():
         table = results.read(results.path(entry.name, RESULTS))
         figures.draw(entry, table, PICTURES / picture_name(entry))
+        if has_epsilons(entry) and entry.replication:
+            ledger_epsilons.draw(entry.replication, PICTURES / epsilons_name(entry))
     for path, text in pages().items():
         path.write_text(text)
 

@@ -51,11 +51,11 @@ def _settings(entry: Entry, question: str) -> str:
         tried = here[here["phase"] == TUNING]
         seeds = tried["seed"].nunique()
         by = run.chosen_by or " and ".join(sorted(tried["metric"].unique()))
-        text = f"chosen by {by.replace('_', ' ')}, {seeds} tuning seed{'s' * (seeds > 1)}"
+        text = f"tuned by {by.replace('_', ' ')}, {seeds} seed{'s' * (seeds > 1)}"
         return text + ", part of the grid" * entry.same.get("tuning", "").startswith("part")
     if run.open:
         values = here["settings"].unique()
-        return f"{len(values)} of 3 values: {_keys('; '.join(values) or 'one step size')}"
+        return f"{_keys('; '.join(values) or 'one step size')}, {len(values)} of 3"
     return "the authors'"
 
 

@@ -1,8 +1,8 @@
 """Measure Lowy et al.'s methods: `python -m scripts.measured 12=FOLDER 25=FOLDER` writes the table.
 
 The folders hold the runs of lowy/fig5 (12 silos a round) and lowy/fig4 (25), at any depth. The
-table is results/lowy_mnist.csv. The script also prints the text for docs/papers/lowy.md and
-docs/rates.md; tests compare it.
+table is results/lowy_mnist.csv. The script also prints the text for docs/rates.md; a
+test compares it.
 
 For each method, noise and epsilon a row has the settings with the least mean training loss, as in
 the paper. This choice looks at the records: no epsilon covers it. The columns:
@@ -23,7 +23,6 @@ the paper. This choice looks at the records: no epsilon covers it. The columns:
 from __future__ import annotations
 
 import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import Group, group_runs
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
-NOISES = {"certified": "the certificate", "paper": "the paper"}
 SPIDER = "SPIDER"
 MINIBATCH = "MB-SGD"
 LOCAL = "Local SGD"
@@ -51,7 +49,7 @@ def main(words: list[str]) -> None:
     chosen = {silos: choose(find_runs([folder])) for silos, folder in folders.items()}
     TABLE.parent.mkdir(exist_ok=True)
     pd.concat(chosen, names=["silos"]).droplevel(1).reset_index().to_csv(TABLE, index=False)
-    print(page(read()), rates(read()), sep="\n\n")
+    print(rates(read()))
 
 
 def choose(runs: list[Run]) -> pd.DataFrame:
@@ -94,30 +92,6 @@ def _summary(group: Group) -> dict[str, Any]:
 def read(path: Path = TABLE) -> pd.DataFrame:
     """The choices in the table; column `silos` has the number of silos in a round."""
     return pd.read_csv(path, float_precision="round_trip")
-
-
-def page(measured: pd.DataFrame) -> str:
-    """Errors in per cent, a row for each number of silos, noise and method."""
-    private = measured[measured["calibration"].isin(NOISES)]
-    epsilons = sorted(private["epsilon"].unique())
-    lines = [
-        "| silos a round | noise by | method | "
-        + " | ".join(f"{epsilon:g}" for epsilon in epsilons)
-        + " |",
-        "| --- " * (3 + len(epsilons)) + "|",
-    ]
-    for silos, choices in private.groupby("silos"):
-        for calibration, method in product(NOISES, SHOWN):
-            here = choices[(choices["calibration"] == calibration) & (choices["method"] == method)]
-            if len(here):
-                means = zip(here["error"], here["deviation"])
-                cells = {
-                    epsilon: f"{100 * mean:.1f} ± {100 * spread:.1f}"
-                    for epsilon, (mean, spread) in zip(here["epsilon"], means)
-                }
-                shown = " | ".join(cells.get(epsilon, "") for epsilon in epsilons)
-                lines.append(f"| {silos} | {NOISES[calibration]} | {method} | {shown} |")
-    return "\n".join(lines)
 
 
 def rates(measured: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""The page's table and sentences of Lowy et al.'s methods are those of the committed results."""
+"""The page's table of Lowy et al.'s methods are those of the committed results."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from paper_runs import paper_run
 
 from fedpriv.reports.finished_runs import find_runs
-from scripts.measured import LOCAL, MINIBATCH, SPIDER, choose, page, rates, read
+from scripts.measured import MINIBATCH, SPIDER, choose, rates, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,8 +18,7 @@ def choices(*rows):
     return table.assign(silos=12, deviation=0.01, mapping=2 / table["epsilon"], heterogeneity=1.0)
 
 
-def test_the_pages_say_what_the_table_holds():
-    assert page(read()) in (ROOT / "docs" / "papers" / "lowy.md").read_text()
+def test_the_page_says_what_the_table_holds():
     assert rates(read()) in (ROOT / "docs" / "rates.md").read_text()
 
 
@@ -33,21 +32,6 @@ def test_the_table_tells_settings_and_splits():
         equal = here[here["calibration"] == "certified"]
         assert {*equal["epsilon"]} == {0.75, 1, 1.5, 3, 6, 12, 18}
         assert equal["certified"].to_numpy() == pytest.approx(equal["epsilon"].to_numpy(), rel=1e-3)
-
-
-def test_errors_stand_by_silos_noise_and_method():
-    table = page(
-        choices(
-            (SPIDER, 1.0, 0.2, "certified"),
-            (SPIDER, 3.0, 0.1, "certified"),
-            (LOCAL, 3.0, 0.4, "paper"),
-            (MINIBATCH, 1.0, 0.1, "given"),
-        )
-    )
-    assert table.splitlines()[2:] == [
-        "| 12 | the certificate | SPIDER | 20.0 ± 1.0 | 10.0 ± 1.0 |",
-        "| 12 | the paper | Local SGD |  | 40.0 ± 1.0 |",
-    ]
 
 
 def test_a_power_law_is_found():

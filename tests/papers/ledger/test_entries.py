@@ -32,11 +32,14 @@ from scripts.ledger import (
     PLACES,
     RESULTS,
     TITLES,
+    epsilons_name,
+    has_epsilons,
     measured_entries,
     numbers,
     pages,
     picture_name,
 )
+from scripts.ledger_epsilons import by_round, experiment
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = [entry.name for entry in entries().values() if entry.replication]
@@ -287,4 +290,15 @@ def test_no_run_counts_twice(name):
 
 def test_every_result_has_a_picture():
     for entry in measured_entries():
-        assert (PICTURES / picture_name(entry)).stat().st_size > 10_000
+        names = [picture_name(entry)] + [epsilons_name(entry)] * has_epsilons(entry)
+        assert all((PICTURES / name).stat().st_size > 10_000 for name in names)
+
+
+def test_the_epsilons_that_are_drawn_end_where_those_of_the_runs_do():
+    run = entries()["uldp_fl/fig6"].replication
+    for question, method in product(run.cases, run.methods):
+        last = by_round(experiment(run, question, method)).iloc[-1]
+        stored = rows("uldp_fl/fig6")
+        own = stored[(stored["question"] == question) & (stored["method"] == method)]
+        for name in ("certified", "claimed"):
+            assert own[name].unique() == pytest.approx([last[name]], rel=1e-5)
