@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
     from fedpriv.settings.experiment import Experiment
+    from fedpriv.training.trainers.base import LocalProblem
 
 
 def resolve_device(device: str) -> str:
@@ -160,14 +161,15 @@ def _trained_by(
     Raises ConfigError if the configured trainer cannot train the network on this machine. With
     trainer=auto the line says why nothing can: a method may train no users.
     """
-    from fedpriv.training.select import check_trainer
+    from fedpriv.training.select import select_trainer
 
     measured = ""
     if exp.options.device == "auto" and device != "cpu":
         device, measured = _faster_device(exp, model, params, device)
     isolated = exp.options.system and exp.algo.contributors.any_number
     try:
-        trainer = check_trainer(*_of_training(exp, model, params, device), isolated=isolated)
+        chosen = select_trainer(_problem(exp, model, params, device), alone=isolated)
+        trainer = f"{chosen.name}: {chosen.reason}"
     except ConfigError as error:
         if exp.options.execution.trainer != "auto":
             raise
@@ -193,29 +195,31 @@ def _faster_device(
 ) -> tuple[str, str]:
     """The device that trains users faster, and why, as the end of a line."""
     from fedpriv.training.faster_device import PROCESSOR, faster_device
-    from fedpriv.training.select import example_problem
 
     trainer = exp.options.execution.trainer
     if trainer != "auto":
         return (PROCESSOR if trainer == "compiled" else gpu), ""
     try:
-        problem = example_problem(*_of_training(exp, model, params, PROCESSOR))
-        choice = faster_device(problem, gpu)
+        choice = faster_device(_problem(exp, model, params, PROCESSOR), gpu)
     except ConfigError:  # a method may train no users
         return gpu, ""
     return choice.name, f"; {choice.reason}" if choice.reason else ""
 
 
-def _of_training(
-    exp: Experiment, model: nn.Module, params: np.ndarray, device: str
-) -> tuple[Any, ...]:
-    """The arguments of `example_problem`."""
+def _problem(exp: Experiment, model: nn.Module, params: np.ndarray, device: str) -> LocalProblem:
     import torch
 
-    dtype = torch.int64 if exp.data.text else torch.float32
-    start = torch.from_numpy(params).to(device, torch.float32)
-    execution = exp.options.execution
-    return execution, model.to(device), start, exp.data.shape, exp.data.task, exp.optimizer, dtype
+    from fedpriv.training.select import example_problem
+
+    return example_problem(
+        exp.options.execution,
+        model.to(device),
+        torch.from_numpy(params).to(device, torch.float32),
+        exp.data.shape,
+        exp.data.task,
+        exp.optimizer,
+        torch.int64 if exp.data.text else torch.float32,
+    )
 
 
 def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:

@@ -17,7 +17,6 @@ class ModelCost:
     """Sizes of a network for records of one shape.
 
     parameters: d.
-    layers: number of layers called.
     products: multiply-adds of one record's forward pass.
     activations: numbers that a training pass keeps for one record, with unfolded patches of
         convolutions.
@@ -26,7 +25,6 @@ class ModelCost:
     """
 
     parameters: int
-    layers: int
     products: int
     activations: int
     steps: int = 1
@@ -58,7 +56,6 @@ def measure_cost(
     parameters = sum(p.numel() for p in own.parameters())
     return ModelCost(
         parameters,
-        layers=len(found),
         products=sum(layer.products for layer in found),
         activations=sum(layer.activations for layer in found),
         steps=max([layer.steps for layer in found], default=1),

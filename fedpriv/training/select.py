@@ -89,26 +89,6 @@ def _fastest(problem: LocalProblem, alone: bool) -> BlockTrainer:
     return trainer
 
 
-def check_trainer(
-    execution: Execution,
-    model: nn.Module,
-    start: Tensor,
-    shape: tuple[int, ...],
-    task: Task,
-    optimizer: LocalOptimizer,
-    dtype: torch.dtype,
-    *,
-    isolated: bool = False,
-) -> str:
-    """What trains users from `start` (d,) on records of `shape`, and why: a line.
-
-    Raises ConfigError where `select_trainer` would.
-    """
-    problem = example_problem(execution, model, start, shape, task, optimizer, dtype)
-    trainer = select_trainer(problem, alone=isolated)
-    return f"{trainer.name}: {trainer.reason}"
-
-
 def example_problem(
     execution: Execution,
     model: nn.Module,
@@ -118,8 +98,8 @@ def example_problem(
     optimizer: LocalOptimizer,
     dtype: torch.dtype,
 ) -> LocalProblem:
-    """A problem with the shortest recipe. Raises ConfigError for parameters that are not
-    float32."""
+    """The training of users from `start` (d,) on records of `shape`, by the shortest recipe. Raises
+    ConfigError for parameters that are not float32."""
     check_parameters(model, (torch.float32,))
     cost = known_cost(model, shape, dtype)
     recipe = Recipe(1, None, 1.0, optimizer)

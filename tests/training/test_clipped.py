@@ -16,7 +16,6 @@ from clipped_problems import (
 )
 from torch import nn
 
-from fedpriv.errors import ConfigError
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
@@ -92,13 +91,6 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     assert torch.equal(flatten(model), before)
     assert not model.training
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
-
-
-def test_batch_norm_is_refused():
-    with pytest.raises(ConfigError, match="model=BatchNorm1d"):
-        ClippedGradients(
-            nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2)), Classification(), 1.0, shape=(5,)
-        )
 
 
 @pytest.mark.parametrize("name", [*PROBLEMS, *OWN])

@@ -29,7 +29,18 @@ def plain_numbers(model, theta, data):
     return one_by_one(copy.deepcopy(model).train(), theta, data, TASK, RECIPE)
 
 
-def check_traceable(seed):
+def doubled(data):
+    data = copy.copy(data)
+    object.__setattr__(data, "x", data.x.double())
+    return data
+
+
+def slow(seed):
+    return pytest.param(seed, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("seed", [*range(16), *(slow(seed) for seed in range(16, 200))])
+def test_a_random_network_that_can_be_traced_is_compiled(seed):
     model, shape = traceable(seed)
     chain = mapped(model, shape)
     assert isinstance(chain, LayerChain), chain.reason
@@ -47,13 +58,8 @@ def check_traceable(seed):
     assert (found - exact).norm() <= 1e-5 * exact.norm() + 2 * own, seed
 
 
-def doubled(data):
-    data = copy.copy(data)
-    object.__setattr__(data, "x", data.x.double())
-    return data
-
-
-def check_untraceable(seed):
+@pytest.mark.parametrize("seed", [*range(24), *(slow(seed) for seed in range(24, 48))])
+def test_a_random_network_that_cannot_be_traced_falls_back(seed):
     model, kind = untraceable(seed)
     found = mapped(model, (6,))
     assert isinstance(found, Unmapped), kind
@@ -61,28 +67,6 @@ def check_untraceable(seed):
     if kind in REMEMBERS:
         return
     assert_same(trained(model, theta, data, TASK, RECIPE), plain_numbers(model, theta, data), theta)
-
-
-@pytest.mark.parametrize("seed", range(16))
-def test_a_random_network_that_can_be_traced_is_compiled(seed):
-    check_traceable(seed)
-
-
-@pytest.mark.slow
-def test_two_hundred_networks_that_can_be_traced_are_compiled():
-    for seed in range(200):
-        check_traceable(seed)
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_a_random_network_that_cannot_be_traced_falls_back(seed):
-    check_untraceable(seed)
-
-
-@pytest.mark.slow
-def test_fifty_networks_that_cannot_be_traced_fall_back():
-    for seed in range(24, 48):
-        check_untraceable(seed)
 
 
 class OfWords(nn.Module):

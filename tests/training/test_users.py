@@ -274,33 +274,3 @@ def test_a_whole_silo_trains_with_batch_norm_from_the_models_own_statistics():
     blocks(training, model, other, task)  # another silo in between leaves no trace
     [again] = blocks(training, model, data, task)
     assert torch.equal(first.vectors, again.vectors)
-
-
-class Drifting(nn.Module):
-    """Remembers how many batches it has seen, and scales by that."""
-
-    track_running_stats = True
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, x):
-        if self.training:
-            self.seen += 1
-        return x * self.seen
-
-
-def test_what_a_layer_remembers_starts_afresh_in_every_training():
-    torch.manual_seed(7)
-    model, task = nn.Sequential(Drifting(), nn.Linear(6, 3)), Classification()
-    theta, data = flatten(model), silo([16], (6,), task)
-    training = Training(Recipe(2, 8, 0.1), as_array(theta), pooled=True)
-    [first], [again] = (blocks(training, model, data, task) for _ in range(2))
-    assert float(model[0].seen) == 0
-    assert torch.equal(first.vectors, again.vectors)
-    assert_same(
-        first.vectors,
-        one_by_one(copy.deepcopy(model).train(), theta, data, task, training.recipe),
-        theta,
-    )
