@@ -195,7 +195,7 @@ def _ours(
         Classification(),
         x.unsqueeze(1),
         y.unsqueeze(1),
-        lambda: keys,
+        keys,
         ContributionStats(),
     )
     if not compiled:

@@ -96,7 +96,7 @@ class Algorithm(ABC):
 
         data: not loaded; its shapes are known.
         """
-        from fedpriv.training.network_uses import check_local_training
+        from fedpriv.training.network_checks import check_local_training
 
         check_local_training(network, pooled=self.contributors.pooled)
 

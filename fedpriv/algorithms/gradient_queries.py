@@ -52,10 +52,8 @@ def _mean(
     data = silo.data
     clip = query.mechanism.clip
     rows = batches.rows(silo, query, size)
-
-    def keys() -> np.ndarray:
-        return silo.streams.unit_keys(query.stream("dropout"), query.round, silo.name, data.records)
-
+    stream = query.stream("dropout")
+    keys = silo.streams.unit_keys(stream, query.round, silo.name, data.records)
     x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
     sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats)
     points = [

@@ -107,7 +107,7 @@ class RecordMethod(Algorithm, ABC):
         require(single, "algo", type(self).__name__.lower(), allowed)
 
     def check_network(self, network: nn.Module, data: DataSet) -> None:
-        from fedpriv.training.network_uses import check_record_gradients
+        from fedpriv.training.network_checks import check_record_gradients
 
         check_record_gradients(network, data.shape, text=data.text, isolated=self.isolated)
 

@@ -82,7 +82,7 @@ class UldpGroup(WholeSilo):
         require(self.group_size != ALL or group == 1, "algo.group_size", ALL, allowed)
 
     def check_network(self, network: nn.Module, data: DataSet) -> None:
-        from fedpriv.training.network_uses import check_record_gradients
+        from fedpriv.training.network_checks import check_record_gradients
 
         group = data.records_per_draw
         check_record_gradients(network, data.shape, text=data.text, group=group)

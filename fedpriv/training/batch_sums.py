@@ -3,8 +3,6 @@ record alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -19,7 +17,7 @@ class BatchSums:
     """Sums of gradients that are clipped to `clip`, computed in the fastest way.
 
     x, y: (n, group, ...); each group has one gradient, that of its mean loss.
-    dropout_keys: returns (n,) uint64, from which each group draws its dropout in every step. What a
+    dropout_keys: (n,) uint64, from which each group draws its dropout in every step. What a
         group drops must not depend on the others in the batch: else adding one would change the
         gradients of the others.
     stats: counts gradients that are clipped or not finite.
@@ -35,7 +33,7 @@ class BatchSums:
         task: Task,
         x: Tensor,
         y: Tensor,
-        dropout_keys: Callable[[], np.ndarray],
+        dropout_keys: np.ndarray,
         stats: ContributionStats | None,
     ) -> None:
         self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
@@ -46,7 +44,7 @@ class BatchSums:
         shape = tuple(x.shape[2:])
         own = self.dropout.model
         self.gradients = ClippedGradients(own, task, clip, shape=shape, group=group, dtype=x.dtype)
-        self.keys = dropout_keys() if self.dropout.layers else None
+        self.keys = dropout_keys
 
     def sum(self, theta: Tensor, batch: np.ndarray, step: int = 0) -> Tensor:
         """The sum of clipped gradients, (d,) float64.
@@ -56,7 +54,7 @@ class BatchSums:
         step: which step's dropout is drawn.
         """
         index = torch.from_numpy(batch).to(theta.device)
-        masks = {} if self.keys is None else self.dropout.masks(self.keys[batch], step)
+        masks = self.dropout.masks(self.keys[batch], step)
         if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
         rows = self.x[index], self.y[index]

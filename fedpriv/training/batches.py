@@ -80,7 +80,6 @@ def batches(users: TrainingUsers, epochs: int) -> Iterator[Batch]:
     device = users.data.x.device
     numbers = -(-counts // size)
     single = numbers.max() == 1
-    columns = np.arange(min(size, int(counts.max())))
     rows = np.zeros((len(counts), int(counts.max())), np.int64)
     for step in range(epochs * int(numbers.max())):
         active = int(np.count_nonzero(step < epochs * numbers))
@@ -92,6 +91,7 @@ def batches(users: TrainingUsers, epochs: int) -> Iterator[Batch]:
                 rows[beginning, : own.counts.max()] = _rows(own, epoch[beginning])
             left = (counts[:active] - place * size)[:, None]
             records = np.minimum(left, size)
+            columns = np.arange(records.max())
             weights = ((columns < records) / records).astype(np.float32)
             taken = place[:, None] * size + np.minimum(columns, records - 1)
             index = torch.from_numpy(np.take_along_axis(rows[:active], taken, axis=1)).to(device)

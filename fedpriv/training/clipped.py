@@ -8,7 +8,6 @@ gradients (`fedpriv.training.per_record`), in pieces that fit in memory.
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import MappingProxyType
 
@@ -18,8 +17,8 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.freed_memory import keep_freed_memory
-from fedpriv.training.layers.mapping import Unmapped
-from fedpriv.training.modes import kept_threads, seeded_dropout
+from fedpriv.training.layers.chain import Unmapped
+from fedpriv.training.modes import kept_threads
 from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.per_network import once_per_network
 from fedpriv.training.per_record import (
@@ -72,10 +71,6 @@ class ClippedGradients:
             found = clipped_sum(model, compiled_network(model, shape, dtype), task)
         self.compiled = None if isinstance(found, Unmapped) else found
         _say("compiled" if isinstance(found, ClippedSum) else f"by torch: {found.reason}")
-
-    def seeded(self, device: torch.device, seed: int) -> AbstractContextManager[None]:
-        """Context in which the network draws its random numbers, if any, from `seed`."""
-        return nullcontext() if self.compiled else seeded_dropout(device, seed)
 
     def sum(
         self,

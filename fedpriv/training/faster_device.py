@@ -11,7 +11,7 @@ import torch
 
 from fedpriv.data.silo import SiloData
 from fedpriv.training.batches import TrainingUsers
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.select import select_trainer
 from fedpriv.training.trainers.base import LocalProblem
 from fedpriv.training.trainers.compiled.losses import known_loss

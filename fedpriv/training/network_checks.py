@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from fedpriv.errors import ConfigError
+from fedpriv.training.graph import device_of
 from fedpriv.training.per_network import once_per_network
+from fedpriv.training.record_dropout import record_dropout
 
 REAL = torch.float32, torch.float64
 
@@ -57,3 +59,30 @@ def refuse_shared_state(model: nn.Module) -> None:
 def refused(part: nn.Module, allowed: str) -> ConfigError:
     """The error for a part of a network."""
     return ConfigError("model", type(part).__name__, allowed)
+
+
+def check_local_training(network: nn.Module, *, pooled: bool) -> None:
+    """Raise ConfigError for a network that users, or whole silos (`pooled`), cannot train."""
+    if not pooled:
+        refuse_shared_state(network)
+    check_parameters(network, (torch.float32,))
+
+
+def check_record_gradients(
+    network: nn.Module,
+    shape: tuple[int, ...],
+    *,
+    text: bool,
+    group: int = 1,
+    isolated: bool = True,
+) -> None:
+    """Raise ConfigError for a network without clipped gradients of records (groups of `group`).
+
+    shape: shape of one record's features.
+    text: whether the features are numbers of characters.
+    isolated: whether what a record drops may not depend on other records.
+    """
+    refuse_shared_state(network)
+    if isolated:
+        dtype = torch.int64 if text else torch.float32
+        record_dropout(network, (group, *shape), dtype, device_of(network))

@@ -23,6 +23,7 @@ from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.models.l2_projection import L2Projection
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.modes import seeded_dropout
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def noisy_sgd(
         raise ValueError(f"batches of {recipe.batch_size} from {len(x)} records")
     batches = partition_batches(len(x), recipe.batch_size, recipe.steps, order=order)
     current = theta.astype(np.float64)
-    with gradients.seeded(x.device, dropout_seed):
+    with seeded_dropout(x.device, dropout_seed):
         for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)
             start = torch.from_numpy(current).to(x.device, torch.float32)

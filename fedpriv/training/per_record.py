@@ -18,8 +18,7 @@ from torch.func import grad, vmap
 from fedpriv.models.tasks import Task
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.graph import Graph, captured, fresh, vmaps
-from fedpriv.training.layers.chain import LayerChain
-from fedpriv.training.layers.mapping import mapped
+from fedpriv.training.layers.chain import LayerChain, mapped
 from fedpriv.training.layers.parts import Recurrence
 from fedpriv.training.modes import kept_threads
 from fedpriv.training.vectors import backward, call, taken_gradient, unflatten

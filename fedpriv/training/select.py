@@ -19,7 +19,7 @@ from fedpriv.models.tasks import Task
 from fedpriv.training.cost import known_cost
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.graph import Uncaptured, captured
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.network_checks import check_parameters
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem

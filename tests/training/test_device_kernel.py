@@ -17,7 +17,7 @@ from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training import faster_device
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.optimizers import Sgd
 from fedpriv.training.select import example_problem
 from fedpriv.training.trainers.base import TrainingUsers

@@ -12,8 +12,7 @@ from torch import nn
 from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
 from fedpriv.training.description import Execution, Recipe
-from fedpriv.training.layers.chain import LayerChain
-from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.layers.chain import LayerChain, Unmapped, mapped
 from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.losses import compiled_loss

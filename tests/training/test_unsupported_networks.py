@@ -17,7 +17,7 @@ from fedpriv.training import network_checks
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.evaluate import Evaluator, Labelled
-from fedpriv.training.layers.mapping import Unmapped, mapped
+from fedpriv.training.layers.chain import Unmapped, mapped
 from fedpriv.training.vectors import flatten
 
 TASK = Classification()

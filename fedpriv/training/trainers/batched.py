@@ -15,7 +15,7 @@ from torch.func import vmap
 
 from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Graph, captured, vmaps
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.modes import kept_generators, kept_threads, seed_generators
 from fedpriv.training.trainers.base import (
     WORTH_THREADS,

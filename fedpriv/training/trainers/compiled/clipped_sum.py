@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.models.tasks import Task
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.trainers.compiled.network import CompiledNetwork
 from fedpriv.training.trainers.compiled.problem import (
     Program,

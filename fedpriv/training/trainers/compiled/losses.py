@@ -12,7 +12,7 @@ import torch
 
 from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression, Task
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 
 CROSS_ENTROPY, LOGISTIC, SQUARED, SURVIVAL, COX = range(5)
 

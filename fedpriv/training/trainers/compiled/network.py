@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedpriv.training.layers.chain import ChainLayer, LayerChain
+from fedpriv.training.layers.chain import ChainLayer, LayerChain, Unmapped, mapped
 from fedpriv.training.layers.compiled_specs import (
     ADD_SLOT,
     DROPOUT,
@@ -26,7 +26,6 @@ from fedpriv.training.layers.compiled_specs import (
     Place,
     Pooled,
 )
-from fedpriv.training.layers.mapping import Unmapped, mapped
 from fedpriv.training.layers.parts import Sum, pair, tiles
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.masked_dropout import MaskedDropout

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedpriv.models.tasks import Task
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.layers.compiled_specs import fields
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.trainers.compiled.losses import CompiledLoss, check_classes, compiled_loss
 from fedpriv.training.trainers.compiled.network import CompiledNetwork

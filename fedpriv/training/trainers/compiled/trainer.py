@@ -14,7 +14,7 @@ import torch
 
 from fedpriv.data.silo import SiloData
 from fedpriv.training.batches import TrainingUsers
-from fedpriv.training.layers.mapping import Unmapped
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.random_words import epochs_a_word
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result
 from fedpriv.training.trainers.compiled.network import compiled_network, word_names

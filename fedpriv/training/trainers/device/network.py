@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.layers.compiled_specs import (
     CONVOLUTION,
     DENSE,
@@ -20,7 +21,6 @@ from fedpriv.training.layers.compiled_specs import (
     TANH,
     LayerSpec,
 )
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.layers.traced import UnmappedError
 from fedpriv.training.trainers.compiled.losses import CompiledLoss
 from fedpriv.training.trainers.compiled.network import CompiledNetwork

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from fedpriv.data.silo import SiloData
 from fedpriv.training.batches import TrainingUsers
+from fedpriv.training.layers.chain import Unmapped
 from fedpriv.training.layers.compiled_specs import fields
-from fedpriv.training.layers.mapping import Unmapped
 from fedpriv.training.random_words import as_tensor, epochs_a_word
 from fedpriv.training.trainers.base import BlockTrainer, LocalProblem, Result, memory_budget
 from fedpriv.training.trainers.compiled.build_folder import source_texts
