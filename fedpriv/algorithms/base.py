@@ -293,8 +293,3 @@ def require_counts(algo: Algorithm, *names: str) -> None:
     for name in names:
         value = getattr(algo, name)
         require(value is None or value >= 1, f"algo.{name}", value, "a positive integer, or null")
-
-
-def require_plain_sgd(plan: Plan) -> None:
-    """Raise ConfigError for another local optimiser, since the method defines its own steps."""
-    plan.optimizer.require_plain()

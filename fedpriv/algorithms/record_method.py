@@ -17,7 +17,6 @@ from fedpriv.algorithms.base import (
     Algorithm,
     require_counts,
     require_one_of,
-    require_plain_sgd,
 )
 from fedpriv.certificates.request import ObservedRelease, Target
 from fedpriv.data.allocate import Allocation
@@ -100,7 +99,7 @@ class RecordMethod(Algorithm, ABC):
         for parameters in plan.query_parameters.values():
             noisy = self.calibration == "given" or parameters.mechanism.clips
             require(noisy, "algo.calibration", self.calibration, allowed)
-        require_plain_sgd(plan)
+        plan.optimizer.require_plain()
         # The loss of a single record is not defined, so it has no gradient to clip.
         allowed = "another for this data set, whose loss compares records"
         single = plan.federation.records_per_draw == 1

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedpriv.algorithms.base import require_plain_sgd
 from fedpriv.algorithms.fedavg import FedAvg
 from fedpriv.certificates.noise import NoNoise
 from fedpriv.certificates.request import Request
@@ -39,7 +38,7 @@ class Scaffold(FedAvg):
 
     def check(self, plan: Plan) -> None:
         super().check(plan)
-        require_plain_sgd(plan)
+        plan.optimizer.require_plain()
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         return State(params, {"control": np.zeros_like(params)})

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.accountants.events import SERVER
-from fedpriv.algorithms.base import Algorithm, require_one_of, require_plain_sgd
+from fedpriv.algorithms.base import Algorithm, require_one_of
 from fedpriv.algorithms.budgets import (
     Budget,
     Spending,
@@ -206,7 +206,7 @@ class UldpSgd(UldpBase):
 
     def check(self, plan: Plan) -> None:
         super().check(plan)
-        require_plain_sgd(plan)
+        plan.optimizer.require_plain()
 
     family = "ULDP-SGD"
 

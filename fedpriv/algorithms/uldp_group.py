@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.events import ADD_REMOVE
-from fedpriv.algorithms.base import require_plain_sgd
 from fedpriv.algorithms.fedavg import WholeSilo
 from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import ObservedRelease, Request, Target
@@ -76,7 +75,7 @@ class UldpGroup(WholeSilo):
 
     def check(self, plan: Plan) -> None:
         plan.mechanism.training_noise()  # raises where it has none
-        require_plain_sgd(plan)
+        plan.optimizer.require_plain()
         group = plan.federation.records_per_draw
         allowed = "a number: the loss of this data set compares records of a user"
         require(self.group_size != ALL or group == 1, "algo.group_size", ALL, allowed)

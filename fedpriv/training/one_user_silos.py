@@ -7,12 +7,11 @@ What they share is prepared once, and their changes are rows of one matrix. The 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
 
 from fedpriv.data.silo import SiloData
@@ -45,41 +44,16 @@ class OneUser(NamedTuple):
 class SharedTraining:
     """What the trainings of many silos for one query have in common.
 
-    model: the network.
+    key: all of it but `start`.
     recipe: of the training.
     start: (d,) float64: parameters that all users start from.
-    pooled: whether each silo's records train as if one user owned them.
-    isolated: whether no bit may depend on other users.
-    task: loss and metrics.
-    execution: how training is computed.
-    form: shape and type of the features, and their device.
     trainer: trains one user after another; None: users of these silos need another trainer.
     """
 
-    model: nn.Module
+    key: tuple[object, ...]
     recipe: Recipe
     start: np.ndarray
-    pooled: bool
-    isolated: bool
-    task: Task
-    execution: Execution
-    form: Hashable
     trainer: Compiled | None
-
-    def serves(
-        self,
-        training: Training,
-        model: nn.Module,
-        data: SiloData,
-        task: Task,
-        execution: Execution,
-        isolated: bool,
-    ) -> bool:
-        """Whether it is what these have in common too."""
-        same = self.model is model and self.task == task and _equal(self.start, training.start)
-        same = same and self.execution == execution and self.isolated == isolated
-        same = same and self.pooled == training.pooled and self.form == _form(data)
-        return same and (self.recipe is training.recipe or self.recipe == training.recipe)
 
     def run(
         self, users: Sequence[OneUser], *, streams: Streams, round: int, prefix: str
@@ -133,46 +107,23 @@ def shared_training(
 
     Raises ConfigError as `silo_training` does.
     """
-    own = training.correction is not None or training.memory is not None
-    if own or execution.workers > 1 or len(training.start) >= PARAMETERS_LIMIT:
+    stateful = training.correction is not None or training.memory is not None
+    if stateful or execution.workers > 1 or len(training.start) >= PARAMETERS_LIMIT:
         return None
     isolated = streams.system and not training.pooled
+    form = data.x.shape[1:], data.x.dtype, data.y.dtype, data.x.device
+    key = model, task, training.recipe, training.pooled, execution, isolated, form
     known = _last.shared
-    if known is None or not known.serves(training, model, data, task, execution, isolated):
-        known = _prepared(training, model, data, task, execution, isolated)
-        _last.shared = known
+    if known is None or known.key != key or not _equal(known.start, training.start):
+        if not training.pooled:
+            refuse_shared_state(model)
+        problem = local_problem(training, model, data, task=task, execution=execution)
+        trainer = select_trainer(problem, alone=isolated)
+        own = trainer if isinstance(trainer, Compiled) else None
+        known = _last.shared = SharedTraining(key, training.recipe, training.start, own)
     return known if known.trainer is not None else None
-
-
-def _prepared(
-    training: Training,
-    model: nn.Module,
-    data: SiloData,
-    task: Task,
-    execution: Execution,
-    isolated: bool,
-) -> SharedTraining:
-    if not training.pooled:
-        refuse_shared_state(model)
-    problem = local_problem(training, model, data, task=task, execution=execution)
-    trainer = select_trainer(problem, alone=isolated)
-    return SharedTraining(
-        model,
-        training.recipe,
-        training.start,
-        training.pooled,
-        isolated,
-        task,
-        execution,
-        _form(data),
-        trainer if isinstance(trainer, Compiled) else None,
-    )
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two vectors (d,) float64 have the same bits."""
     return one is other or np.array_equal(one.view(np.uint64), other.view(np.uint64))
-
-
-def _form(data: SiloData) -> tuple[torch.Size, torch.dtype, torch.dtype, torch.device]:
-    return data.x.shape[1:], data.x.dtype, data.y.dtype, data.x.device
