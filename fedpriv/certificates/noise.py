@@ -137,8 +137,7 @@ class SumNoise(ReleaseNoise):
             # No bound is known for two sampled vectors, neither of which is zero.
             rate = 1.0 if observer.sees_sample or replaced else view.contributors.rate
             hidden = view.unknown_shares / n_summed
-            sampling = Coins(rate) if rate < 1 else Sampling()
-            return Release(name, moved, hidden), sampling, observer.subtracts or _seen_by(view)
+            return Release(name, moved, hidden), Coins(rate), observer.subtracts or _seen_by(view)
         silos = 1 if single else max(1, view.unknown_shares)
         size = view.request.batch_size(view.records)
         release = Release(name, moved, silos / n_summed, size, view.records)

@@ -56,14 +56,14 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Coins(Sampling):
-    """Each unit takes part with probability `rate` < 1, independently of the others."""
+    """Each unit takes part with probability `rate`, independently of the others."""
 
     rate: float
 
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
         from dp_accounting import PoissonSampledDpEvent
 
-        return PoissonSampledDpEvent(self.rate, release)
+        return PoissonSampledDpEvent(self.rate, release) if self.rate < 1 else release
 
 
 class Batches(Sampling, ABC):
