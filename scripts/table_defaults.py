@@ -17,7 +17,7 @@ import pandas as pd
 
 import fedpriv
 
-GRID = {"algo.clip": (0.03, 0.3, 1.0), "algo.global_lr": (5, 15, 50), "algo.local_lr": (0.1,)}
+GRID = {"algo.clip": (0.1, 0.3, 1.0), "algo.global_lr": (3, 10, 30)}
 """What tuning tries beside the defaults."""
 
 MAIN = {"classes": "auc", "number": "r2", "survival": "c_index"}

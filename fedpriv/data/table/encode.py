@@ -120,12 +120,6 @@ def _within(
     return np.asarray(np.clip(values, low, high))
 
 
-def _to_unit(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
-    """Values with the bounds at -1 and 1."""
-    low, high = bounds
-    return np.asarray((values - low) / (high - low) * 2 - 1)
-
-
 def _number(
     cells: Cells, feature: Number, table: ReadingRules, notes: list[str]
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -134,8 +128,10 @@ def _number(
     missing = cells.read_numbers(feature.name, feature.date)[1]
     if feature.range is None:
         return values[:, None], missing
-    values = _within(cells, feature.name, values, feature.range, table, notes)
-    return np.where(np.isnan(values), 0.0, _to_unit(values, feature.range))[:, None], missing
+    low, high = feature.range
+    inside = _within(cells, feature.name, values, feature.range, table, notes)
+    scaled = (inside - low) / (high - low) * 2 - 1
+    return np.where(np.isnan(scaled), 0.0, scaled)[:, None], missing
 
 
 def _category(
