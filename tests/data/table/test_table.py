@@ -112,15 +112,6 @@ def test_numbers_train_on_a_standard_scale(case, table, frame, tmp_path):
     assert "range and scale of stay" in drafted.read_off
 
 
-def test_regression_and_survival_train(tmp_path):
-    (tmp_path / "visits.csv").write_text(TEXT)
-    words = [*WORDS, f"data.root={tmp_path}", "data.missing=fill", "rounds=2"]
-    stay = fedpriv.run(*words, "data.label=stay", "data.drop=[died]", folder=tmp_path / "a")
-    assert {"r2", "rmse"} <= set(stay.metrics.columns)
-    alive = fedpriv.run(*words, "data.label=died", "data.time=stay", folder=tmp_path / "b")
-    assert np.isfinite(alive.metrics["c_index"].astype(float)).all()
-
-
 def test_the_public_list_of_users_does_not_depend_on_the_split(tmp_path):
     """`natural` demanded the number of users with training records, another for each seed."""
     (tmp_path / "visits.csv").write_text(TEXT)
@@ -231,24 +222,6 @@ def test_own_test_records(table, tmp_path):
     again = table(TEXT, test=str(tmp_path / "late.csv"), split="record")
     assert len(again.load(Streams(0)).train) == len(rows)
     assert not again.disjoint_test
-
-
-@pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_separators_are_found(table, separator):
-    text = TEXT.replace(",", separator)
-    assert table(text).declared.width == table().declared.width
-
-
-def test_a_decimal_comma_is_read(table):
-    text = TEXT.replace(",", ";").replace(".", ",")
-    for decimal in (None, ","):
-        np.testing.assert_array_equal(
-            table(text, decimal=decimal).load(Streams(0)).train.x, table().load(Streams(0)).train.x
-        )
-    declared = table(text, label="glucose", problem="regression", decimal=".", incomplete="drop")
-    refused(
-        lambda: declared.declared, "column glucose", """'data.decimal=","' reads""", error=DataError
-    )
 
 
 @pytest.mark.parametrize(
