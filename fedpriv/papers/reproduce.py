@@ -70,15 +70,10 @@ def counted(folder: Path, profile: str, *, name: str) -> None:
     figures.draw(entries()[name], table, folder / "figure.png")
 
 
-def from_sweeps(*names: str, **options: Any) -> FigureMaker:
-    """See `sweeps`."""
-    return partial(sweeps, names=names, **options)
-
-
 def uldp(*names: str, **options: Any) -> FigureMaker:
     """Two panels for each setting of Uldp-FL."""
     paths = [f"uldp_fl/{name}" for name in names]
-    return from_sweeps(*paths, draw=privacy_utility.draw, **options)
+    return partial(sweeps, names=paths, draw=privacy_utility.draw, **options)
 
 
 def users(config: Mapping[str, Any]) -> str:
@@ -114,7 +109,7 @@ FIGURES: dict[str, FigureMaker] = {
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
     "huang/excess_risk": excess_risk.draw,
-    "huang/claims": from_sweeps("huang/claims", draw=claimed_noise.draw),
+    "huang/claims": partial(sweeps, names=["huang/claims"], draw=claimed_noise.draw),
     "secured_fl/table1": peer_tables.counts,
     "secured_fl/claims": peer_tables.claims,
     "secured_fl/fig1": peer_groups.partitions,
@@ -162,7 +157,7 @@ def side_by_side(
     The processes share the processors. The output of each is in log.txt in its folder.
     """
     os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
-    longest = sorted(names, key=lambda name: -quick_profiles()[name].seconds)
+    longest = sorted(names, key=lambda name: -quick_profiles()[name]["seconds"])
     # One process per figure, so that memory is released after each.
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
         futures = {pool.submit(make_figure, name, profile, logged=True): name for name in longest}
