@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import yaml
 
-from fedpriv.bundles.bundle import Bundle
+from fedpriv.bundles.bundle import NUMBER, Bundle
 
 WORDS = {
     "classes": ("classification", "predicts a class"),
@@ -58,7 +58,7 @@ decision and does not replace it.
 
 {records}
 
-{classes}
+{outputs}
 {second}
 
 ## Use the model
@@ -94,13 +94,23 @@ def card(bundle: Bundle) -> str:
         labels=_list(f"{part}: {label}" for part, label in bundle.labels.items()),
         metrics=_list(f"{name}: {value}" for name, value in bundle.metrics.items()),
         records=_records(bundle),
-        classes=f"Classes: {', '.join(bundle.classes)}." if bundle.classes else "",
+        outputs=_outputs(bundle),
         second=second if len(bundle.classes) == 2 else "",
     )
 
 
 def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _outputs(bundle: Bundle) -> str:
+    """What the outputs stand for."""
+    if bundle.classes:
+        return f"Classes: {', '.join(bundle.classes)}."
+    if bundle.task != NUMBER or bundle.encoding is None:
+        return ""
+    origin, unit = bundle.encoding.schema.label.origin_and_unit
+    return f"The number is {origin} plus {unit} times the network's output, also in `model.onnx`."
 
 
 def _records(bundle: Bundle) -> str:

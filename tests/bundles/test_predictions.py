@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -41,6 +42,9 @@ def test_a_bundle_computes_what_its_run_did(seed, tmp_path):
         costs = pd.read_csv(tmp_path / "train.csv")["cost"]
         values = costs.mean() + expected[:, 0].astype(float) * costs.std(ddof=0)
         np.testing.assert_allclose(scores["prediction"], values)
+        card = (tmp_path / "run" / "bundle" / "README.md").read_text()
+        [numbers] = re.findall(r"The number is (\S+) plus (\S+) times", card)
+        np.testing.assert_allclose([*map(float, numbers)], [costs.mean(), costs.std(ddof=0)])
 
 
 @pytest.mark.slow
