@@ -97,14 +97,19 @@ def counts() -> str:
 
 
 def answers(paper: str) -> str:
-    """A paper's entries: the claim, three answers, why, and what differs from the paper."""
+    """A paper's entries: the claim, three answers, why, what differs from the paper, and once what
+    is known of the authors' program."""
     lines = ["| entry | the paper says | curve | conclusion | as printed | found here |"]
     lines.append("| --- " * 6 + "|")
+    told = {""}
     for entry in of_paper(paper):
         cells = (_short(entry, question) for question in QUESTIONS)
         why = "; ".join(dict.fromkeys(one.found for one in entry.answers.values() if one.found))
         if here := _here(entry):
             why += f" (Here: {here}.)"
+        if entry.authors not in told:
+            told.add(entry.authors)
+            why += f" (The authors' program: {entry.authors}.)"
         lines.append(
             f"| `{entry.name}`, {entry.place} | {entry.claim} | {' | '.join(cells)} | {why} |"
         )
@@ -146,7 +151,8 @@ def ours(entry: Entry, number: Number) -> str:
                 ("conclusion", "equal certificates"),
             )
         )
-        return f"this figure alone: {', '.join(found)}"
+        epsilons = rows["place"].nunique()
+        return f"this figure, {epsilons} epsilons, not tuned: {', '.join(found)}"
     if entry.name == "secured_fl/fig6":
         place = f"size=3, peers={number.what.split()[-2]}"
         counts = rows[(rows["place"] == place) & (rows["method"] == "with rollback")]["value"]

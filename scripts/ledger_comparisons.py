@@ -54,8 +54,9 @@ def _settings(entry: Entry, question: str) -> str:
         text = f"tuned by {by.replace('_', ' ')}, {seeds} seed{'s' * (seeds > 1)}"
         return text + ", part of the grid" * entry.same.get("tuning", "").startswith("part")
     if run.open:
-        values = here["settings"].unique()
-        return f"{_keys('; '.join(values) or 'one step size')}, {len(values)} of 3"
+        values = _values(here["settings"]).items()
+        listed = [f"{_keys(f'{key}=')}{_numbers(own)}" for key, own in values]
+        return "; ".join(sorted(listed)) or "one step size, 1 of 3"
     return "the authors'"
 
 
@@ -144,6 +145,10 @@ def _values(settings: Iterable[str]) -> dict[str, set[float]]:
         if value[:1].isdigit():
             tried.setdefault(key, set()).add(float(value))
     return tried
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ", ".join(f"{one:g}" for one in sorted(values))
 
 
 def _chosen(deciding: pd.DataFrame, tried: Mapping[str, Mapping[str, set[float]]]) -> list[str]:

@@ -33,11 +33,11 @@ from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import Group, group_runs
 
 TABLE = Path(__file__).parents[1] / "results" / "lowy_mnist.csv"
-SPIDER = "SPIDER"
+SPIDER = "Algorithm 11"
 MINIBATCH = "MB-SGD"
 LOCAL = "Local SGD"
 METHODS = {"Spider": SPIDER, "MinibatchSgd": MINIBATCH, "LocalSgd": LOCAL}
-"""By the class of the algorithm. Both variants of SPIDER are one method."""
+"""By the class of the algorithm; of SPIDER, scripts.measure runs Algorithm 11 alone."""
 TUNED = ("global_lr", "local_lr", "clip", "variant", "phase", "local_steps")
 """Keys of an algorithm that are chosen."""
 SHOWN = (SPIDER, MINIBATCH, LOCAL)

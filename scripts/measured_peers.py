@@ -47,10 +47,12 @@ def page(table: pd.DataFrame) -> str:
     about = table[["data", "peers", "method", "rounds", "seeds"]]
     cells = zip(about.to_numpy().tolist(), cell(table, "last"), cell(table, "best"))
     lines += [f"| {' | '.join(map(str, (*own, last, best)))} |" for own, last, best in cells]
-    tasks = table.groupby(["data", "peers"], sort=False)
+    tasks = table.groupby(["data", "peers", "rounds"], sort=False)
     sentences = (
-        _sentence(f"{data}, {peers} peers", 100 * task.set_index("method")["last"])
-        for (data, peers), task in tasks
+        _sentence(
+            f"{data}, {peers} peers, {rounds} of 50 rounds", 100 * task.set_index("method")["last"]
+        )
+        for (data, peers, rounds), task in tasks
     )
     return "\n".join([*lines, "", *sentences])
 

@@ -17,7 +17,7 @@ from fedpriv.reports.canvas import plt, save
 
 MARKS = {
     "claimed": ("x", "C3", "claimed by the paper"),
-    "certified": ("o", "C0", "certified: holds for all data"),
+    "certified": ("o", "C0", "certified: our bound for all data"),
     "attained": ("|", "k", "attained: real for some data"),
     "by_proof": ("s", "0.6", "the paper's route, its conditions kept"),
 }

@@ -50,7 +50,7 @@ def test_the_page_about_papers_says_of_each_claim_what_fails():
         "SPIDER, Theorem 3.1": "Lowy et al., SPIDER, Theorem 3.1: q = 5, R = 25, epsilon 18",
         "MB-SGD of the same paper": "Lowy et al., MB-SGD, epsilon 18",
         "its SPIDER alternate": "Lowy et al., SPIDER alternate",
-        "its programs that clip": "Lowy et al., clips per tensor",
+        "programs that clip": "Lowy et al., clips per tensor",
     }
     for start, name in rows.items():
         [(_, _, fails, claimed, certified)] = [row for row in cells if row[0].startswith(start)]

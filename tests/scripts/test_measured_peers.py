@@ -30,8 +30,8 @@ def test_what_is_not_reached_is_said():
     rows, sentence = text.split("\n\n")
     assert rows.splitlines()[2] == "| MNIST | 9 | FedAvg | 20 | 3 | 90.00 ± 1.00 | 91.00 ± 0.20 |"
     assert sentence == (
-        "- MNIST, 9 peers: SecureD-FL is 6.00 points below FedAvg (not within 0.5); above "
-        "Local-only: FedAvg."
+        "- MNIST, 9 peers, 20 of 50 rounds: SecureD-FL is 6.00 points below FedAvg (not within "
+        "0.5); above Local-only: FedAvg."
     )
 
 
@@ -39,8 +39,7 @@ def test_what_is_reached_is_said_too():
     reached = [("SecureD-FL", 0.896), ("SecureD-FL, shared weights", 0.91)]
     text = page(table(("FedAvg", 0.9), ("Local-only", 0.85), *reached))
     assert text.splitlines()[-1] == (
-        "- MNIST, 9 peers: SecureD-FL is 0.40 points below FedAvg (within 0.5); SecureD-FL, "
-        "shared weights is 1.00 "
-        "points above FedAvg (within 0.5); above Local-only: FedAvg, SecureD-FL, SecureD-FL, "
-        "shared weights."
+        "- MNIST, 9 peers, 20 of 50 rounds: SecureD-FL is 0.40 points below FedAvg (within 0.5); "
+        "SecureD-FL, shared weights is 1.00 points above FedAvg (within 0.5); above Local-only: "
+        "FedAvg, SecureD-FL, SecureD-FL, shared weights."
     )

@@ -186,7 +186,7 @@ DELTA = 1e-5
 SETTINGS = ((100, 10, 1000, 100), (1000, 50, 1000, 100), (10, 5, 1000, 50))
 """Silos m, silos in a sum E, records of a silo n, steps T."""
 REASONS = {
-    True: "the claim counts on m^2 times a silo's noise, a sum holds E",
+    True: "each user adds only the noise that the average of all would need",
     False: "as printed, silos left out keep models that only their own noise covers",
 }
 """Why the claim fails, by whether all silos continue from the average (`broadcast_all`)."""

@@ -154,7 +154,7 @@ class Entry:
     place: in the paper.
     claim: in the paper's sense.
     answers: by question; a question that does not apply is absent.
-    authors: what the authors' program does differently, as far as it is known.
+    authors: what the authors' program does, without the subject; a page has it once.
     same: "yes", "no", or in which part, for data, length and tuning; empty for statements.
     numbers: what the paper prints, beside ours.
     replication: the runs that decide; None where nothing is run.

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from fedpriv.papers.ledger.entries import Entry
+from fedpriv.papers.ledger.entries import Entry, by_key
 from fedpriv.papers.ledger.results import place_order, shown
 from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plt, save
 
@@ -38,20 +38,19 @@ X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
     """Draw the deciding runs of an entry into a file."""
     table = shown(entry, table)
-    keys = [word.partition("=") for word in table["place"].iloc[0].split(", ")]
-    axis_key = next((key for key, _, _ in keys if key in X), "")
+    opened = entry.replication and entry.replication.open and table["settings"].any()
+    where = table["settings"] if opened else table["place"]
+    axis_key = next((key for key in by_key(where.iloc[0].split(", ")) if key in X), "")
     if axis_key:
-        values = table["place"].str.extract(rf"{axis_key}=([\d.e-]+)", expand=False)
+        values = where.str.extract(rf"{axis_key}=([\d.e-]+)", expand=False)
         table["x"] = values.astype(float)
-        table["panel"] = table["place"].str.replace(rf",? ?{axis_key}=[\d.e-]+", "", regex=True)
+        table["panel"] = where.str.replace(rf",? ?{axis_key}=[\d.e-]+", "", regex=True)
         table = table[table["round"] == table["round"].max()]
     else:
         table = table[table["round"] > 0]  # the untrained model would squeeze the rest
-        table = table.assign(x=table["round"], panel=table["place"])
-    if entry.replication and entry.replication.open and table["settings"].any():
-        places = sorted(set(table["place"]), key=place_order)
-        table = table if axis_key else table[table["place"] == places[-1]]
-        table = table.assign(panel=table["settings"])
+        table = table.assign(x=table["round"], panel=where)
+        if opened:
+            table = table[table["place"] == max(table["place"], key=place_order)]
     _panels(entry, table, out, axis_key=axis_key)
 
 

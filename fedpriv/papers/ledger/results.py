@@ -124,7 +124,8 @@ def decide(entry: Entry, question: str, table: pd.DataFrame) -> list[Decision]:
     if rows.empty:
         return []
     judged = run.judged(question)
-    variants = [own for _, own in rows.groupby("settings", sort=False)] if run.open else [rows]
+    named = rows.assign(place=(rows["place"] + ", " + rows["settings"]).str.strip(", "))
+    variants = [own for _, own in named.groupby("settings", sort=False)] if run.open else [rows]
     found = [corrected([_compared(run, one, here, own) for one in judged]) for own in variants]
     return [
         Decision(one, [*chain(*each)], _word(entry, question, one, here, each))

@@ -73,8 +73,8 @@ def test_an_answer_rests_on_tests_that_exist_or_on_results(name):
             file, _, function = test.partition("::")
             text = (ROOT / file).read_text()
             assert re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE), test
-    if any(one.answer == "not run" for one in entry.answers.values()):
-        assert entry.hours is not None or name == "uldp_fl/fig9"
+        lost = "our copy lacks the text" in one.found
+        assert one.answer != "not run" or entry.hours is not None or lost, question
 
 
 def test_a_replication_is_fair():
@@ -182,7 +182,8 @@ def test_every_method_runs_on_the_same_seeds_at_equal_certificates(name):
         assert {*seeds.index.get_level_values("method")} == {*run.methods}
         assert seeds.nunique() == 1
         if question == "conclusion":
-            certified = here.groupby("place")["certified"].agg(["min", "max"])
+            at = ["place", "settings"] if run.open else ["place"]
+            certified = here.groupby(at)["certified"].agg(["min", "max"])
             assert (certified["max"] <= certified["min"] * 1.001).all()
 
 
