@@ -188,6 +188,7 @@ def test_with_silent_silos_nothing_is_promised_against_the_shuffler(small):
     )
 
 
+@pytest.mark.slow
 def test_the_whole_method_keeps_every_rule_and_its_noise_hides_a_record():
     found = check_algorithm(RecordSgd(), *WORDS)
     assert any("record, replace" in name for name in found.checked)
