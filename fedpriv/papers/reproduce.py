@@ -212,9 +212,10 @@ def main(words: list[str]) -> None:
     names = [*FIGURES] if args.names == ["all"] else args.names
     for name in names:
         if name not in FIGURES:
-            raise FedprivError(
-                f"{name}: no such figure; {near(name, FIGURES)}allowed: {', '.join(FIGURES)}"
-            )
+            hint = near(name, FIGURES)
+            if name in entries() and entries()[name].replication:
+                hint = f"fedpriv replicate {name} draws it; "
+            raise FedprivError(f"{name}: no such figure; {hint}allowed: {', '.join(FIGURES)}")
     ends: Iterable[tuple[str, Callable[[], object]]]
     ends = ((name, partial(make_figure, name, args.profile)) for name in names)
     if args.jobs > 1:

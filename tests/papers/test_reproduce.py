@@ -34,6 +34,7 @@ def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
     ("words", "told"),
     [
         (["--jobs", "0"], "--jobs"),
+        (["hu/fig3"], "hu/fig3: no such figure; fedpriv replicate hu/fig3 draws it;"),
         (["uldp_fl/fig44"], "uldp_fl/fig44: no such figure; did you mean uldp_fl/fig4?"),
     ],
 )
