@@ -108,16 +108,6 @@ class Attack:
         """What each score of a canary adds up."""
         return (ALL_ROUNDS, *(f"round {number}" for number in self.single_rounds))
 
-    def noiseless_run(self) -> CanaryRun:
-        """A further run of the same experiment, without noise."""
-        return CanaryRun(self.canaries, without_plan_noise(self.run.change), self.run.colluders)
-
-    def projected(self, name: str, serial: Serial, vectors: np.ndarray) -> np.ndarray | None:
-        """(n,): an observer's vectors (silos, d) in the directions of those canaries that the
-        observer can see in this query, in units of the longest. None if there are none."""
-        directions = self.references[serial].directions[name]
-        return _scaled((directions * vectors).sum(axis=(1, 2)), (directions**2).sum(axis=(1, 2)))
-
     def close(self) -> None:
         """End the runs."""
         for run in (self.run, self.quiet_run):
@@ -159,15 +149,6 @@ class Attack:
         others = (reference.directions[name] for reference in self.references.values())
         most = np.max([(one**2).sum(axis=(1, 2)) for one in others], axis=0)
         return np.asarray(ratios * squares / np.where(most, most, 1.0))
-
-
-def _scaled(products: np.ndarray, squares: np.ndarray) -> np.ndarray | None:
-    """Coordinates along vectors of these squared lengths, in units of the longest; None if all are
-    zero."""
-    there = squares > 0
-    if not there.any():
-        return None
-    return np.asarray(products[there] / np.sqrt(squares[there] * squares.max()))
 
 
 def prepared_attack(

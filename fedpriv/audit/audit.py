@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,13 +14,12 @@ from fedpriv.audit.attack import ALL_ROUNDS
 from fedpriv.audit.bounds import Bound, lower_bound
 from fedpriv.audit.candidates import round_events
 from fedpriv.audit.families import Family, family_of
-from fedpriv.audit.premises import Unit, file_premises, inclusion_premises, run_noise
+from fedpriv.audit.premises import Unit, file_premises, run_noise, run_samples
 from fedpriv.audit.progress import AuditProgress
-from fedpriv.audit.trials import Effort, chosen_attack, first_attack, trials
+from fedpriv.audit.trials import Effort, chosen_attack, trials
 from fedpriv.rounds.plan import Plan
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, with_solved_noise
 from fedpriv.settings.experiment import Experiment
-from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.premise import Premise, sharing_level
 
 CONFIDENCE = 0.95
@@ -214,8 +213,7 @@ def measured_premises(
 ) -> list[tuple[Unit | None, Premise]]:
     """What all certificates assume, with the unit that a premise is about; None: all units."""
     plan = units[0].plan
-    finite = [one for one in units if any(math.isfinite(row.certified) for row in one.rows)]
-    if not finite:
+    if not any(math.isfinite(row.certified) for one in units for row in one.rows):
         return []
     seconds = effort.seconds
     progress.stage("distances from the file to the noise", seconds * FILE_SHARE)
@@ -224,30 +222,10 @@ def measured_premises(
     values = NOISE_VALUES * effort.trials
     noise = run_noise(exp, plan, colluding=colluding, seconds=seconds * NOISE_SHARE, values=values)
     found += ((None, one) for one in noise)
-    found += sample_premises(exp, finite, effort, colluding, progress)
+    progress.stage("samples", seconds * PREMISE_SHARE)
+    found += ((None, one) for one in run_samples(exp, plan, seconds * PREMISE_SHARE))
     shared = sharing_level(one for _, one in found)
     return list(zip((about for about, _ in found), shared))
-
-
-def sample_premises(
-    exp: Experiment, units: list[Subject], effort: Effort, colluding: int, progress: AuditProgress
-) -> Iterator[tuple[Unit, Premise]]:
-    """How often units are in samples, for all units that are sampled."""
-    plan = units[0].plan
-    seconds = effort.seconds * PREMISE_SHARE
-    for subject in units:
-        about = subject.unit, subject.adjacency, subject.group
-        events = {
-            query.serial: [e for e in query.events if _protected(e) == about]
-            for number in range(1, subject.rounds + 1)
-            for query in exp.algo.queries(number, plan)
-        }
-        if all(inclusion(event)[0] == 1 for own in events.values() for event in own):
-            continue
-        progress.stage(f"{subject.unit}: samples", seconds)
-        with closing(first_attack(exp, plan, subject.events, colluding)) as attack:
-            samples = inclusion_premises(attack, events, seconds=seconds, values=effort.trials)
-            yield from ((about, one) for one in samples)
 
 
 def _protected(about: EpsilonRow | Event) -> tuple[str, str, str]:

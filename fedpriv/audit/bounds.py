@@ -29,6 +29,10 @@ THRESHOLDS = 65
 """Quantiles of the scores that are tried as thresholds."""
 
 
+Evidence = Rates | Guesses
+"""The counts behind a bound."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """Lower bounds of epsilon from the same evidence; both hold together with its confidence.
@@ -42,7 +46,7 @@ class Bound:
 
     epsilon: float
     within: float | None
-    evidence: Rates | Guesses
+    evidence: Evidence
     provable: float
     metric: int = 0
 
@@ -82,13 +86,19 @@ def lower_bound(
     false, true = (int((scores > threshold).sum()) for scores in (null, other))
     rates = Rates(confidence, len(null), false, len(other), true)
     perfect = replace(rates, false_positives=0, true_positives=len(other))
-    return Bound(
-        rates.epsilon(delta),
-        family.epsilon(rates, delta) if family else None,
-        rates,
-        max(perfect.epsilon(delta), family.epsilon(perfect, delta) if family else 0.0),
-        metric,
+    return _bound(rates, perfect, delta, family, metric)
+
+
+def _bound(
+    found: Evidence, perfect: Evidence, delta: float, family: Family | None, metric: int = 0
+) -> Bound:
+    """The bounds that the counts `found` prove, and what `perfect` ones would."""
+    within, most = (
+        family.least_epsilon(counts.refute, delta) if family else None
+        for counts in (found, perfect)
     )
+    provable = max(perfect.epsilon(delta), most or 0.0)
+    return Bound(found.epsilon(delta), within, found, provable, metric)
 
 
 def _best_threshold(
@@ -138,12 +148,4 @@ def guess_bound(
     half = n_guesses // 2
     correct = int(coins[order[len(order) - half :]].sum() + (~coins[order[:half]]).sum())
     guesses = Guesses(len(coins), 2 * half, correct, confidence)
-    within = family.least_epsilon(guesses.refute, delta) if family else None
-    return Bound(guesses.epsilon(delta), within, guesses, provable(guesses, delta, family))
-
-
-def provable(guesses: Guesses, delta: float, family: Family | None) -> float:
-    """The largest bound that so many guesses give, if all are correct."""
-    perfect = replace(guesses, correct_guesses=guesses.guesses)
-    within = family.least_epsilon(perfect.refute, delta) if family else 0.0
-    return max(perfect.epsilon(delta), within)
+    return _bound(guesses, replace(guesses, correct_guesses=2 * half), delta, family)

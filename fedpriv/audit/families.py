@@ -23,7 +23,7 @@ from scipy.special import ndtr, ndtri
 
 from fedpriv.accountants.events import Event, leaves
 from fedpriv.accountants.pld import gaussian_epsilon
-from fedpriv.audit.rates import Rates, largest_refuted
+from fedpriv.audit.rates import largest_refuted
 from fedpriv.parties.party import silo_name
 
 LeastFalse = Callable[[float], float]
@@ -43,7 +43,7 @@ class GaussianFamily:
 
     >>> from fedpriv.audit.rates import Rates
     >>> rates = Rates(0.95, negatives=1000, false_positives=0, positives=1000, true_positives=900)
-    >>> round(GaussianFamily().epsilon(rates, delta=1e-5), 1)
+    >>> round(GaussianFamily().least_epsilon(rates.refute, delta=1e-5), 1)
     23.2
     """
 
@@ -52,10 +52,6 @@ class GaussianFamily:
     def gaps(self, most_false: np.ndarray, least_true: np.ndarray) -> np.ndarray:
         """Distance of rates (n,) from what the family allows: larger gaps prove more."""
         return np.asarray(ndtri(least_true) - ndtri(most_false))
-
-    def epsilon(self, rates: Rates, delta: float) -> float:
-        """Smallest epsilon at `delta` of the members that allow these rates."""
-        return gaussian_epsilon(rates.mu(), delta)
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
         """Smallest epsilon at `delta` of the members that are not `refuted`, never above the exact
@@ -92,14 +88,6 @@ class SampledFamily:
         # are compared as Gaussian rates.
         weak = gaussian.gaps(most_false, least_true) - QUANTILE_LIMIT
         return np.where(most_true < 1, gaussian.gaps(most_true, least_true), weak)
-
-    def epsilon(self, rates: Rates, delta: float) -> float:
-        """As in `GaussianFamily`."""
-        if not rates.mu():
-            return 0.0
-        return self.least_epsilon(
-            lambda least_false: least_false(rates.least_true) > rates.most_false, delta
-        )
 
     def least_epsilon(self, refuted: Callable[[LeastFalse], bool], delta: float) -> float:
         """As in `GaussianFamily`."""

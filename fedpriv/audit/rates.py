@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betainccinv, ndtri
+from scipy.special import betainccinv
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,10 @@ class Rates:
         above = self.least_true - delta
         return max(0.0, math.log(above / self.most_false)) if above > 0 else 0.0
 
-    def mu(self) -> float:
-        """Smallest mu of a Gaussian mechanism that allows these rates."""
-        return max(0.0, float(ndtri(self.least_true) - ndtri(self.most_false)))
+    def refute(self, least_false: Callable[[float], float]) -> bool:
+        """Whether a privacy curve excludes these rates. least_false: the smallest false positive
+        rate that it allows for a true positive rate."""
+        return self.most_false < least_false(self.least_true)
 
     @property
     def summary(self) -> str:

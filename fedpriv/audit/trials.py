@@ -103,19 +103,6 @@ def chosen_attack(
     return best[1]
 
 
-def first_attack(exp: Experiment, plan: Plan, events: list[Event], colluding: int) -> Attack:
-    """The attack with the most canaries in one run."""
-    about = events[0]
-    replaces = about.adjacency == REPLACE
-    found = candidates(exp, plan, about.unit, replaces=replaces, user_group=about.group)
-    canaries = found[0][0]
-    sampling = sampling_of(events)
-    rounds = exp.options.rounds
-    return prepared_attack(
-        canaries, with_noise_of(plan), colluding, rounds=rounds, sampling=sampling
-    )
-
-
 def _is_slow(attack: Attack, effort: Effort, groups: int) -> bool:
     """Whether pilots of the other groups would take the time of the trials."""
     begin = time.monotonic()

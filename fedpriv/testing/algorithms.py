@@ -33,10 +33,10 @@ from fedpriv.runtime import PreparedRun, allocate, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.allocators import check_stability
 from fedpriv.testing.conformance import ConformanceError, demand
-from fedpriv.testing.draws import draw_premises
+from fedpriv.testing.draws import sample_premises
 from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.experiments import SMALL, experiment
-from fedpriv.testing.neighbouring_files import FEW, extreme, few
+from fedpriv.testing.neighbouring_files import extreme, few
 from fedpriv.testing.noise import declarations, noise_premises
 from fedpriv.testing.premise import Premise, power_lines, sharing_level
 from fedpriv.testing.sensitivity import EXACT, distances, longest_contribution
@@ -45,10 +45,12 @@ TENSORS = ("model=mlp", "model.hidden=[32]")
 """A network with four tensors, unless the words name another."""
 ROUNDS = 8
 """Rounds of a run, unless the words name a number."""
+SECONDS = 5.0
+"""Processor time in which draws are counted."""
 NEIGHBOURS = 3
 """Users, and records, that differ in the file, one at a time."""
-UNSAMPLED = 12
-"""Records that differ in a small file, where no event counts on samples."""
+SAMPLED, UNSAMPLED = 24, 12
+"""Records that differ in a small file, where an event counts on samples, and where none does."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
         rule(exp)
         checked.append(rule.__name__.strip("_"))
     rounds = min(ROUNDS, exp.options.rounds)
-    premises = sharing_level([*_file(exp), *noise_premises(exp, rounds=rounds)])
+    samples = sample_premises(exp, rounds=rounds, seconds=SECONDS)
+    premises = sharing_level([*_file(exp), *noise_premises(exp, rounds=rounds), *samples])
     alarms = [premise for premise in premises if premise.alarm]
     if alarms:
         raise ConformanceError("; ".join(map(str, alarms)))
@@ -183,15 +186,15 @@ def _file(exp: Experiment) -> Iterator[Premise]:
 
 
 def _batches(exp: Experiment) -> Iterator[Premise]:
-    """Records of a small file, of which batches are a large part, and how often they are drawn."""
+    """Records of a small file, of which batches are a large part."""
     queries = exp.algo.queries(1, exp.planner.plan(allocate(exp)[2]))
     rates = [inclusion(e)[0] for query in queries for e in query.events if e.unit == "record"]
-    records, most = (FEW, ROUNDS) if min(rates, default=1.0) < 1 else (len(rates) and UNSAMPLED, 2)
-    rounds = min(most, exp.options.rounds)
+    sampled = min(rates, default=1.0) < 1
+    records = SAMPLED if sampled else len(rates) and UNSAMPLED
+    rounds = min(ROUNDS if sampled else 2, exp.options.rounds)
     for largest in distances(few(exp), users=0, records=records, rounds=rounds) if records else ():
         if largest.tried:
             yield largest.premise(EXACT)
-            yield from draw_premises(largest.draws)
 
 
 def _missing(exp: Experiment, premises: list[Premise], rounds: int) -> Iterator[str]:

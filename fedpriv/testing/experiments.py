@@ -1,25 +1,21 @@
-"""Small experiments, composed and checked like those of a command, and their neighbours, which
-differ in one unit.
+"""Small experiments, composed and checked like those of a command, and changed ones.
 
 >>> exp = experiment("algo=fedavg", "preset.n_users=8")
 >>> exp.allocator.n_users, exp.allocator.n_silos
 (8, 3)
->>> without_user(exp, user=5).allocator.n_users
-8
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
 from omegaconf import DictConfig
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.data.allocate import Allocation, Allocator
-from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.base import Corpus, Records
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
@@ -78,31 +74,19 @@ def with_mechanisms(plan: Plan, change: Callable[[str, Mechanism], Mechanism]) -
     return replace(plan, query_parameters=query_parameters)
 
 
-@dataclass(frozen=True)
-class _WithoutUser(Allocator):
-    """`allocator` without the records of `user`."""
-
-    allocator: Allocator
-    user: int
-
-    def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
-        whole = self.allocator.allocate(records, data, streams)
-        return replace(whole, trains=whole.trains & (whole.user != self.user))
-
-
-def without_user(exp: Experiment, user: int) -> Experiment:
-    """The neighbouring experiment in which `user` has no records."""
-    own = exp.allocator
-    return replace(exp, allocator=_WithoutUser(own.n_users, own.n_silos, own, user))
-
-
 def with_training_records(exp: Experiment, change: Callable[[Records], Records]) -> Experiment:
     """The experiment with changed training records."""
+    return with_corpus(exp, lambda corpus: Corpus(change(corpus.train), corpus.test))
+
+
+def with_corpus(exp: Experiment, change: Callable[[Corpus], Corpus], **facts: Any) -> Experiment:
+    """The experiment with changed records. facts: what the data set then says of itself."""
     base = type(exp.data)
 
     class ChangedData(base):  # type: ignore[misc, valid-type]
         def load(self, streams: Streams) -> Corpus:
-            corpus = base.load(self, streams)
-            return Corpus(change(corpus.train), corpus.test)
+            return change(base.load(self, streams))
 
+    for name, value in facts.items():
+        setattr(ChangedData, name, value)
     return replace(exp, data=ChangedData(**_values(exp.data)))

@@ -34,7 +34,7 @@ from fedpriv.testing.observation import (
     observed_round,
     without_plan_noise,
 )
-from fedpriv.testing.premise import Premise, too_often
+from fedpriv.testing.premise import Premise
 
 VALUES = 400_000
 """Noise values of silos or steps that are enough: a standard deviation is then known to 0.11 %."""
@@ -120,7 +120,6 @@ class _Measured:
     run, quiet: the runs, with noise and without.
     declared: declarations of each round.
     vectors: by observer and kind: by place and run.
-    present: by query, run and round: the users who contributed.
     values: number of values of silos and steps.
     changed: by how much a round that was done again differed.
     """
@@ -131,7 +130,6 @@ class _Measured:
         self.run, self.quiet, self.declared = run, quiet, declared
         self.vectors: dict[tuple[str, str], dict[tuple[Place, int], np.ndarray]]
         self.vectors = defaultdict(dict)
-        self.present: dict[tuple[str, int, int], np.ndarray] = {}
         self.values = 0
         self.changed = 0.0
 
@@ -182,7 +180,6 @@ class _Measured:
                     if not again or self.run.prepared.plan.streams.system:
                         self.vectors[observer, kind][place, number] = vector[_pieces(len(vector))]
                         self.values += len(vector) * (not observer)
-                self._count(query, number)
                 steps.clear()
         return state, faced
 
@@ -217,13 +214,6 @@ class _Measured:
             elif not steps:
                 yield "", MESSAGES, part, taps[0].message - taps[1].message
 
-    def _count(self, query: Query, number: int) -> None:
-        """Note which users were in a sample."""
-        contributors = self.run.prepared.algo.contributors
-        if contributors.rate < 1 and contributors.turns == 1 and not contributors.groups:
-            units = [tap.units for tap in self.run.taps.values()]
-            self.present[query.name, number, query.round] = np.unique(np.concatenate(units))
-
     def noises(self, tensors: list[int]) -> Iterator[tuple[str, Noise]]:
         """The noises of each observer, kind and size."""
         for (observer, kind), found in self.vectors.items():
@@ -236,25 +226,6 @@ class _Measured:
                     x = _scaled(x, [(place.query, place.round) for place in places])
                 known = tensors if tensors[-1] == size else [0, size]
                 yield observer, Noise(kind, x, np.array(runs), places, known)
-
-    def samples(self) -> Iterator[Premise]:
-        """Whether users are drawn as often as declared, and afresh in each round."""
-        rate = self.run.prepared.algo.contributors.rate
-        holders = np.unique(np.concatenate([one.users for one in self.run.prepared.silo_data]))
-        for name in dict.fromkeys(query for query, _, _ in self.present):
-            own = {key[1:]: users for key, users in self.present.items() if key[0] == name}
-            both = [
-                len(np.intersect1d(users, own[run, round + 1]))
-                for (run, round), users in own.items()
-                if (run, round + 1) in own
-            ]
-            once = [len(users) for users in own.values()]
-            for what, hits, chance in (
-                (f"share of users in a sample of {name}", once, rate),
-                (f"share of users in two samples of {name} in a row", both, rate**2),
-            ):
-                if hits:
-                    yield too_often("", what, sum(hits), len(hits) * len(holders), chance)
 
 
 def _scaled(x: np.ndarray, rounds: list[tuple[str, int]]) -> np.ndarray:
@@ -282,7 +253,7 @@ def noise_premises(
     rounds: int,
     colluders: tuple[str, ...] = (),
 ) -> Iterator[Premise]:
-    """Measure all noise that the events of the first rounds declare, and how often users are drawn.
+    """Measure all noise that the events of the first rounds declare.
 
     change: change of the run's plan.
     seconds: processor time; `MIN_RUNS`, the later ones of two rounds, are measured in any case.
@@ -313,7 +284,6 @@ def noise_premises(
         tensors = [0, *accumulate(p.numel() for p in run.prepared.model.parameters())]
         for observer, noise in measured.noises(tensors):
             yield from _tests(observer, noise)
-        yield from measured.samples()
         if not plan.streams.system:
             chance = 0.0 if measured.changed > VISIBLE else 1.0
             name = "change of a round that is done again"

@@ -61,7 +61,6 @@ class ProtocolTap:
 
     asked: the protocol's answer to a query.
     weights: (n_units,) weights of its units.
-    units: the units that contributed more than zero.
     longest: the length of the longest contribution.
     """
 
@@ -69,7 +68,6 @@ class ProtocolTap:
         self.asked = asked
         self.weights = weights
         self.noise = self.message = np.zeros(0)
-        self.units = np.zeros(0, dtype=np.int64)
         self.longest = 0.0
         self.secret: bytes | None = None
 
@@ -79,7 +77,6 @@ class ProtocolTap:
             job.draw()
             self.noise = job.noise
             self.message = job.noise.copy() if len(job.noise) else np.zeros(query.size)
-            self.units = np.zeros(0, dtype=np.int64)
             self.longest = 0.0
             self.secret = job.secret
             told = job.map(self._added)
@@ -90,7 +87,6 @@ class ProtocolTap:
     def _added(self, block: Contributions) -> Contributions:
         vectors = block.vectors.double().cpu().numpy()
         self.message += self.weights[block.units] @ vectors
-        self.units = np.append(self.units, block.units[vectors.any(axis=1)])
         self.longest = float(np.linalg.norm(vectors, axis=1).max(initial=self.longest))
         return block
 

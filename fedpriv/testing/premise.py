@@ -74,6 +74,13 @@ def power_lines(found: Iterable[Premise]) -> list[str]:
     ]
 
 
+def worst_of(found: list[Premise]) -> Premise:
+    """The least likely of some premises, as a test that has looked at all of them."""
+    worst, number = min(found, key=lambda one: one.chance), len(found)
+    chance = min(1.0, number * worst.chance)
+    return replace(worst, chance=chance, power=lambda level: worst.power(level / number))
+
+
 def too_little(
     observer: str, name: str, sums: np.ndarray, sizes: np.ndarray, places: list[str]
 ) -> Premise:

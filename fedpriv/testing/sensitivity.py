@@ -36,7 +36,6 @@ from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.charges import Charge, charge, noisy_steps
-from fedpriv.testing.draws import Draws, draws_of
 from fedpriv.testing.neighbouring_files import File
 from fedpriv.testing.observation import ObservedRun
 from fedpriv.testing.premise import Premise, too_long
@@ -65,7 +64,6 @@ class LargestDistance:
     tried: number of neighbouring files.
     worst: number of the unit that moves most, among the file's; None: nothing was measured.
     group: the units' group of users; "": all.
-    draws: in which samples the protected records were.
     """
 
     target: Target
@@ -75,12 +73,6 @@ class LargestDistance:
     tried: int = 0
     worst: int | None = None
     group: str = ""
-    draws: tuple[Draws, ...] = ()
-
-    @property
-    def exceeds(self) -> bool:
-        """Whether a unit moves more than is charged, beyond rounding. A ratio of NaN does."""
-        return not self.ratio <= 1 + EXACT
 
     def premise(self, rounding: float) -> Premise:
         """The premise that no unit moves more than is charged.
@@ -179,15 +171,14 @@ def distances(
                     _compared(other, plan, whole, _part(exp, group, int(owner[one])))
                     for one, other in zip(chosen, _within(seconds, neighbours))
                 ]
-                ratios = [float(np.max(own)) / units_moved for own, _ in compared]  # NaN is largest
-                draws = tuple(
-                    drawn
-                    for one, (_, moved) in zip(chosen, compared)
-                    if target.unit == "record"
-                    for drawn in draws_of(target, int(file.owners.silo[rows[one][0]]), moved)
-                )
-                about = LargestDistance(target, relation, True, group=group, draws=draws)
-                found.append(_largest(about, ratios, chosen))
+                ratios = [float(np.max(own)) / units_moved for own in compared]  # NaN is largest
+                largest = LargestDistance(target, relation, True, group=group)
+                if ratios:
+                    at = int(np.argmax(ratios))  # a NaN is largest
+                    largest = replace(
+                        largest, ratio=ratios[at], tried=len(ratios), worst=chosen[at]
+                    )
+                found.append(largest)
     return found
 
 
@@ -253,13 +244,6 @@ def chosen_units(file: File, unit: str, most: int, among: np.ndarray | None = No
     return list(islice(dict.fromkeys([*islice(first, (most + 1) // 2), *others]), most))
 
 
-def _largest(relation: LargestDistance, ratios: list[float], chosen: list[int]) -> LargestDistance:
-    if not ratios:
-        return relation
-    at = int(np.argmax(ratios))  # a NaN is largest
-    return replace(relation, ratio=ratios[at], tried=len(ratios), worst=chosen[at])
-
-
 def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
     """What the run on the whole file gives to the noise, and its plan."""
     whole = []
@@ -290,17 +274,14 @@ def _repeatable(exp: Experiment, plan: Plan) -> Plan:
     return plan if kept else replace(plan, streams=RepeatableSystem())
 
 
-def _compared(
-    neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part
-) -> tuple[list[float], list[tuple[Query, bool]]]:
-    """Distances between two runs, relative to their charges, and whether the sum of each query
-    differs. What was public and what was released in the run on the whole file is given. A state
-    that differs although the sums before it do not is not made of them alone.
+def _compared(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part) -> list[float]:
+    """Distances between two runs, relative to their charges. What was public and what was released
+    in the run on the whole file is given. A state that differs although the sums before it do not
+    is not made of them alone.
 
     part: group and turn of the unit in which the files differ.
     """
     ratios = [0.0]
-    differs: list[tuple[Query, bool]] = []
     covered: dict[str, tuple[Charge, list[np.ndarray]]] = {}
     with prepare(neighbour, revise=lambda _: plan) as run:
         for exchange in whole:
@@ -316,8 +297,7 @@ def _compared(
             try:
                 steps, total = _repeated(run, exchange)
             except MisfitError:  # the server refuses a message, for numbers that are not finite
-                return [math.inf], differs
-            differs.append((exchange.query, bool(np.any(total != exchange.total.vector))))
+                return [math.inf]
             moved.append(total - exchange.total.vector)
             ratios.append(_relative(np.concatenate(moved), charged.sum))
             if charged.step:
@@ -326,8 +306,8 @@ def _compared(
                 ratios += [*lengths, float(np.linalg.norm(lengths)) / math.sqrt(charged.touched)]
             after = run.algo.next_state(exchange.state, exchange.query, exchange.total, plan)
             if after.digest() != exchange.after:
-                return [math.inf], differs
-    return ratios, differs
+                return [math.inf]
+    return ratios
 
 
 def _repeated(run: PreparedRun, exchange: _Exchange) -> tuple[list[np.ndarray], np.ndarray]:

@@ -25,7 +25,7 @@ from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.runtime.identity import digest_plan
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
-from fedpriv.testing.experiments import without_user
+from fedpriv.testing.neighbouring_files import File
 
 EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
 BUDGETS = (
@@ -104,8 +104,9 @@ def test_no_user_moves_the_sum_by_more_than_the_bound_of_its_group(algo):
     names = [group.name for group in exp.algo.contributors.groups]
     whole = total(exp, "update", noisy=False)
     most = dict.fromkeys(names, 0.0)
-    for user in range(USERS):
-        moved = np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
+    file = File.of(exp)
+    for user, rows in enumerate(file.units("user")):
+        moved = np.linalg.norm(whole - total(file.without(rows), "update", noisy=False))
         most[names[groups[user]]] = max(most[names[groups[user]]], float(moved))
     for name, bound in clips(exp).items():
         assert 0.05 * bound < most[name] <= bound * (1 + 1e-9)
@@ -156,10 +157,11 @@ def test_a_group_that_stops_early_spends_its_budget_on_its_own_rounds(rate):
 def test_nobody_of_a_group_that_has_stopped_moves_a_sum(algo):
     exp = world("rounds=5", budgets=ENDS, algo=algo)
     early = membership(exp.algo.contributors.groups, USERS) == 0
+    file = File.of(exp)
     for number, moves in ((3, True), (4, False)):
         whole = total(exp, "update", noisy=False, round=number)
-        for user in range(USERS):
-            without = total(without_user(exp, user), "update", noisy=False, round=number)
+        for user, rows in enumerate(file.units("user")):
+            without = total(file.without(rows), "update", noisy=False, round=number)
             moved = np.linalg.norm(whole - without)
             assert (moved > 0.01 * CLIP) if moves or not early[user] else moved == 0.0
 

@@ -22,7 +22,9 @@ def test_limits_of_rates_without_errors_are_the_rule_of_three():
     assert rates.least_true == pytest.approx(0.025 ** (1 / 300))
     expected = math.log((rates.least_true - 1e-5) / rates.most_false)
     assert rates.epsilon(1e-5) == pytest.approx(expected)
-    assert rates.mu() == pytest.approx(norm.ppf(rates.least_true) - norm.ppf(rates.most_false))
+    mu = norm.ppf(rates.least_true) - norm.ppf(rates.most_false)
+    found = GaussianFamily().least_epsilon(rates.refute, 1e-5)
+    assert found == pytest.approx(gaussian_epsilon(mu, 1e-5))
 
 
 @pytest.mark.parametrize("hits", [50, 100])
@@ -30,7 +32,7 @@ def test_an_attack_that_learns_nothing_proves_nothing(hits):
     rates = Rates(
         false_positives=hits, negatives=100, true_positives=hits, positives=100, confidence=0.95
     )
-    assert rates.epsilon(1e-5) == rates.mu() == 0.0
+    assert rates.epsilon(1e-5) == GaussianFamily().least_epsilon(rates.refute, 1e-5) == 0.0
 
 
 def bounds(gap, repetitions, n, seed=0):

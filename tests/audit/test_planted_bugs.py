@@ -6,13 +6,13 @@ from contextlib import suppress
 import pytest
 from planted_bugs import BUGS
 
-from fedpriv.audit.audit import Effort, sample_premises, subjects
-from fedpriv.audit.premises import file_premises, run_noise
-from fedpriv.audit.progress import AuditProgress
+from fedpriv.audit.audit import subjects
+from fedpriv.audit.premises import file_premises, run_noise, run_samples
 from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.premise import sharing_level
 
 NAMES = {bug.name: bug for bug in BUGS}
+TWICE = "share of users in a sample of update, often and twice in a row"
 BY_PREMISES = {
     "noise in round 1 only": "noise of round 2",
     "every round has the noise of round 1": "correlation of noise",
@@ -20,9 +20,9 @@ BY_PREMISES = {
     "every silo draws the same noise": "correlation of noise",
     "no noise on the last coordinate": "noise in one coordinate, number 61",
     "noise on the first half of the coordinates": "noise of round 1",
-    "twice as many users are sampled as declared": "share of round 1's draws",
-    "the same users are sampled in every round": "share of units that are often drawn in rounds",
-    "twice as many records are drawn in DP-SGD as declared": "share of round 1's",
+    "twice as many users are sampled as declared": "share of users in a sample",
+    "the same users are sampled in every round": TWICE,
+    "twice as many records are drawn in DP-SGD as declared": "share of users in a sample",
     "no noise in a round that is done again": "change of a round that is done again",
     "other noise in a round that is done again": "change of a round that is done again",
     "a silo's own noise share counts against itself": "noise",
@@ -48,10 +48,10 @@ BY_FILE = {
 def broken(words, values=300):
     """The broken premises of a command's certificates."""
     exp = experiment(*words)
-    units = subjects(exp, 1)
-    noise = run_noise(exp, units[0].plan, colluding=1, seconds=math.inf, values=30 * values)
-    samples = sample_premises(exp, units, Effort(4e9, values), 1, AuditProgress(quiet=True))
-    return [one for one in sharing_level([*noise, *(own for _, own in samples)]) if one.alarm]
+    plan = subjects(exp, 1)[0].plan
+    noise = run_noise(exp, plan, colluding=1, seconds=math.inf, values=30 * values)
+    samples = run_samples(exp, plan, math.inf)
+    return [one for one in sharing_level([*noise, *samples]) if one.alarm]
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_a_bound_that_is_two_percent_too_large_is_found(method, monkeypatch):
 
 def test_the_check_prints_what_it_would_have_found():
     report = str(check_algorithm(experiment(*SMALL, *WORDS, "algo.user_rate=0.5").algo))
-    for kind, most in (("noise", 1.0), ("bounds", 0.1), ("rate", 40.0)):
+    for kind, most in (("noise", 1.0), ("bounds", 0.1), ("rate", 20.0)):
         [line] = [one for one in report.splitlines() if f"smallest error of {kind}" in one]
         assert float(line.split("found: ")[1].split("%")[0]) <= most
 

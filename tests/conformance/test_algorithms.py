@@ -17,7 +17,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.runtime import allocate, prepare
 from fedpriv.testing import check_algorithm, experiment
 from fedpriv.testing.event_parameters import noise_multiplier
-from fedpriv.testing.experiments import SMALL, with_training_records, without_user
+from fedpriv.testing.experiments import SMALL, with_training_records
+from fedpriv.testing.neighbouring_files import File
 from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -173,7 +174,8 @@ def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
     assert np.isfinite(result.state.params).all()
     assert result.stats.nonfinite == sum(3 in users for users in owned) > 0
     if not exp.algo.contributors.weighting.needs_counts:
-        with prepare(without_user(exp, 3)) as healthy:
+        file = File.of(exp)
+        with prepare(file.without(file.units("user")[3])) as healthy:
             other = healthy.run_round(healthy.queries(1), healthy.state)
         np.testing.assert_allclose(result.state.params, other.state.params, atol=1e-9)
 

@@ -17,7 +17,7 @@ from fedpriv.algorithms.uldp_group import UldpGroup
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.testing import experiment
-from fedpriv.testing.experiments import without_user
+from fedpriv.testing.neighbouring_files import File
 from fedpriv.training import dp_sgd as training
 
 USERS, SILOS, CLIP = 12, 3, 0.3
@@ -63,10 +63,12 @@ def test_no_user_moves_the_sum_by_more_than_its_sensitivity(data, algo, folder):
         )  # batches smaller than a user
     most = CLIP * (1 if isinstance(exp.algo, UldpBase) else 2 * SILOS)
     whole = total(exp, "update", noisy=False)
+    file = File.of(exp)
     moved = [
-        np.linalg.norm(whole - total(without_user(exp, user), "update", noisy=False))
-        for user in range(USERS)
+        np.linalg.norm(whole - total(file.without(rows), "update", noisy=False))
+        for rows in file.units("user")
     ]
+    assert len(moved) == USERS
     assert 0.05 * most < max(moved) <= most * (1 + 1e-9)
 
 

@@ -159,11 +159,11 @@ class TouchedOnce(CdpFedAvg):
 MB = ("algo=minibatch_sgd", "algo.batch_size=4")
 GIVEN = ("algo.calibration=given", "algo.noise_multiplier=1")
 PASSES = ("algo=cdp_fedavg", "algo.batch_size=4", "algo.local_steps=40")
-OFTEN = "share of records in a batch of gradient: measured"
+OFTEN = "share of records in a sample of gradient: measured"
 WRONG_BATCHES = [
     (Doubled, (*MB, "algo.sampling=poisson"), OFTEN),
-    (Repeated, MB, "share of records in two batches in a row of gradient: measured"),
-    (Preferred, MB, OFTEN),
+    (Repeated, MB, "share of records in a sample of gradient, often and twice in a row"),
+    (Preferred, MB, "share of records in a sample of gradient, unit"),
     (PutBack, MB, "record, replace: 2 times the distance"),
     (BySize, (*MB, "algo.sampling=poisson"), "record, add/remove: 4 times the distance"),
     (TouchedOnce, PASSES, "record, replace: 2 times the distance"),

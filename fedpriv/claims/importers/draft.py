@@ -69,7 +69,9 @@ def release(name: str, **known: Any) -> dict[str, Any]:
 
 
 def noise(mechanism: str, **known: Any) -> dict[str, Any]:
-    """The noise of a release; what is not `known` is unknown."""
+    """The noise of a release; what is not `known` is unknown. A deviation of 0 is no noise."""
+    if known.get("deviation") == 0:
+        return {"mechanism": s.NO_NOISE}
     fields = {key: _said(known.get(key)) for key in ("deviation", "added_by", "generator")}
     if fields["added_by"] == s.BY_CLIENTS:
         fields["shares"] = _said(known.get("shares"))

@@ -71,9 +71,6 @@ class FlowerStep:
     def release(self, times: int) -> dict[str, Any]:
         """The noised average or update, so many times."""
         added_by = s.BY_SERVER if self.by_server else s.BY_CLIENTS
-        noise: dict[str, Any] = {"mechanism": s.NO_NOISE}
-        if self.deviation > 0:
-            noise = draft.noise(s.GAUSSIAN, deviation=self.deviation, added_by=added_by)
         return draft.release(
             "average update of Flower" if self.by_server else "update of a Flower client",
             scope="all" if self.by_server else None,
@@ -85,7 +82,7 @@ class FlowerStep:
             weight=self.weight,
             weights=None if self.by_server else s.FIXED,
             denominator=None if self.by_server else s.FIXED,
-            noise=noise,
+            noise=draft.noise(s.GAUSSIAN, deviation=self.deviation, added_by=added_by),
         )
 
 

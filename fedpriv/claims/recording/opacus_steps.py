@@ -55,22 +55,15 @@ class OpacusStep:
 
     def release(self, times: int) -> dict[str, Any]:
         """Its gradients, so many times."""
-        noise: dict[str, Any] = {"mechanism": s.NO_NOISE}
-        if self.multiplier > 0:
-            deviation = draft.product(self.multiplier, self.bound)
-            noise = draft.noise(s.GAUSSIAN, deviation=deviation, added_by=s.BY_HOLDER)
+        deviation = draft.product(self.multiplier, self.bound) if self.multiplier else 0.0
         sampled = self.one_batch and self.rate is not None
-        return draft.release(
+        return draft.gradients(
             f"gradients of optimizer {self.optimizer}, {self.records} records",
-            contributor=s.RECORD,
             times=times,
             participation=times,
             clip=self.bound if self.one_batch else None,
             tensors=1,
-            weight=1.0,
-            weights=s.FIXED,
-            denominator=s.FIXED,
-            noise=noise,
+            noise=draft.noise(s.GAUSSIAN, deviation=deviation, added_by=s.BY_HOLDER),
             sampling=draft.poisson(self.rate) if sampled else None,
         )
 

@@ -18,7 +18,7 @@ a new engine forgets nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 
 from fedpriv.claims.recording.recording import Recording
@@ -27,16 +27,16 @@ from fedpriv.errors import ConfigError
 _under_way: list[Recording] = []
 
 
-@contextmanager
-def record(budget: float | None = None, delta: float | None = None) -> Iterator[Recording]:
+def record(
+    budget: float | None = None, delta: float | None = None
+) -> AbstractContextManager[Recording]:
     """Record the optimizers that Opacus makes meanwhile, and Flower's clipping and noise.
 
     budget, delta: see `Recording`; both or none.
 
     Raises ConfigError if a recording is under way, and BudgetSpentError in the training.
     """
-    with recorded(Recording(budget, delta)) as recording:
-        yield recording
+    return recorded(Recording(budget, delta))
 
 
 @contextmanager
