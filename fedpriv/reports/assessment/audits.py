@@ -46,7 +46,7 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
         "file": files.file_digest(path),
         "made": files.text(found.get("made")),
         "made_by": files.text(found.get("made_by")),
-        "confidence": files.number(found.get("confidence")),
+        "confidence": files.finite(found.get("confidence")),
         "rows": [_row(row) for job in own for row in job["rows"] if isinstance(row, dict)],
         "premises": [
             {"name": files.text(one.get("name")), "refuted": bool(one.get("refuted"))}

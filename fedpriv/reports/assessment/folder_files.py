@@ -111,9 +111,15 @@ def number(value: object) -> float | None:
     return None if math.isnan(found) else found
 
 
+def finite(value: object) -> float | None:
+    """A finite number, or None for anything else: JSON has no infinity."""
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
+
+
 def count(value: object) -> int | None:
     """A whole number from 0 on, or None for anything else."""
-    found = number(value)
-    if found is None or math.isinf(found) or found < 0 or found != int(found):
+    found = finite(value)
+    if found is None or found < 0 or found != int(found):
         return None
     return int(found)

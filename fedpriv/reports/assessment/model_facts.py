@@ -9,7 +9,7 @@ from fedpriv.bundles.bundle import FOLDER, MANIFEST, refused_in_one_line
 from fedpriv.data.table.describe import special_categories
 from fedpriv.data.table.schema import Number, parse_schema
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.folder_files import Facts, number, text
+from fedpriv.reports.assessment.folder_files import Facts, finite, text
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.progress import hardly_better
 from fedpriv.runs.status import Status
@@ -53,7 +53,7 @@ def utility_facts(folder: Path, status: Status, *, public: bool) -> list[Facts]:
     found: list[Facts] = []
     for row in files.read_rows(folder / UTILITY):
         if row.get("part") == ALL and MODEL in shown:
-            values = {name: number(row.get(name)) if name in shown else None for name in VALUES}
+            values = {name: finite(row.get(name)) if name in shown else None for name in VALUES}
             found.append({"metric": text(row.get("metric")), **values})
     return found
 

@@ -470,6 +470,14 @@ def test_a_report_lists_the_features_and_names_what_is_special(seeded):
     assert contents(seeded, public=True)["runs"][0]["utility"] == []
 
 
+def test_a_metric_that_is_no_finite_number_is_left_open(seeded):
+    values = described(seeded, auc="1e999,inf,nan")
+    SCHEMA.validate(values)
+    [utility] = values["runs"][0]["utility"]
+    assert utility == {"metric": "auc", "model": None, "trivial": None, "without_privacy": None}
+    assert page(values)
+
+
 @pytest.mark.parametrize(
     ("metric", "said"),
     [("0.51,0.5,0.8", True), ("0.6,0.5,0.8", False), ("0.9,0.92,", True), ("0.6,,", False)],
