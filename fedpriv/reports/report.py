@@ -57,7 +57,7 @@ class Report(NotedTable):
         groups = group_runs(runs)
         summaries = summarise(groups, metric=metric, observer=observer, method=method)
         selected = find_selections(runs, metric)
-        covered = selected and len(runs) == sum(one.count_runs(runs) for one in selected)
+        covered = selected and len(runs) == sum(len(one.runs) for one in selected)
         return Report(
             groups,
             summaries,

@@ -112,10 +112,6 @@ class Selection:
     def _drawn(self) -> range:
         return range(len(self.draw.chosen))
 
-    def count_runs(self, runs: Sequence[Run]) -> int:
-        """How many of `runs` belong to the sweep."""
-        return sum(run.folder.parent == self.folder for run in runs)
-
     @property
     def note(self) -> str:
         """A sentence for a table."""
