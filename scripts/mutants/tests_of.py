@@ -33,6 +33,7 @@ FURTHER = (
         "mechanisms/test_paper_noise.py algorithms/test_dp_erm.py",
     ),
     ("fedpriv/mechanisms/discrete_sampling.py", "mechanisms/test_grid_noise.py"),
+    ("fedpriv/mechanisms/binomial_sampling.py", "mechanisms/test_discrete_sampling.py"),
     (
         "fedpriv/mechanisms/lowy.py",
         "mechanisms/test_binomial.py papers/test_lowy_counterexamples.py",
