@@ -15,8 +15,9 @@ from scipy.special import ndtr, ndtri
 from fedpriv.aggregation.base import BROADCAST
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms import grid_noise
-from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.mechanisms.gaussian import MOST_STEPS, Gaussian
 from fedpriv.mechanisms.grid_noise import MOST_NOISE, SLACK, noised, whole_steps
 from fedpriv.rounds.contributors import UniformWeighting
 from fedpriv.rounds.local_job import LocalJob
@@ -241,3 +242,14 @@ def test_messages_in_the_clear_are_integers_only_where_their_noise_protects(syst
         if integers:
             [query] = algo.queries(1, made)
             assert query.events[0].assumptions[0] == "integer noise, exactly sampled"
+
+
+def test_shares_have_two_steps_more_and_are_rounded_up():
+    """As variances add: sqrt(3^2 + 2^2) = 3.6 is four steps, never three; no noise stays none."""
+    assert [whole_steps(declared) for declared in (0.0, 3.0, 8.0)] == [0, 4, 9]
+
+
+def test_a_grid_too_fine_for_float64_is_refused():
+    encoding = Gaussian(1.0, 1.0).encoding(1, 1.0, real=True)
+    with pytest.raises(ConfigError, match="grid steps"):
+        Gaussian(1.0, 2 * MOST_STEPS * encoding.unit).check_encoding(1, encoding)

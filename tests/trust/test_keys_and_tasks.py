@@ -7,7 +7,7 @@ import pytest
 from scripted_parties import Role
 
 from fedpriv.crypto.roster import Roster, RosterEntry, new_identities
-from fedpriv.crypto.signatures import SigningKey
+from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.engines.descriptions import describe, restore
 from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode
@@ -123,3 +123,13 @@ def test_a_frame_is_the_only_encoding_of_its_message(chance):
         except MessageError:
             continue
         assert encode(found) == bytes(frame)
+
+
+def test_keys_of_small_order_are_refused(refused):
+    raws = [bytes(32), (1).to_bytes(32, "little"), (2**255 - 20).to_bytes(32, "little")]
+    raws += [bytes([raw[0], *raw[1:31], raw[31] | 128]) for raw in raws]
+    roster = new_identities(["silo0", "server"])["silo0"].roster
+    for raw in raws:
+        key = VerificationKey(raw)
+        assert key.low_order
+        refused(lambda key=key: roster.rotated("silo0", key), ValueError, FedprivError)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cheating_server import aggregation_of
+from cheating_server import Attack, aggregation_of
 from parties_of_generators import Protocols, changed, run
 from server_evaluator import Setting, Witnesses
-from strategies_of_servers import random_view
+from strategies_of_servers import random_view, split
 from test_masked_servers import check as check_masked_server
 from test_secagg_knowledge import attack as attack_by_a_random_server
 
@@ -93,3 +93,18 @@ def test_drawn_unsafe_settings_are_refused(chance, refused):
         refused(
             lambda setting=setting: aggregation_of(setting).cohort_size(setting.silos), ConfigError
         )
+
+
+def test_a_split_of_the_survivors_reads_no_single_message(chance):
+    tried = 0
+    while tried < 20:
+        setting = drawn_setting(chance, 7, safe=True)
+        if setting.silos < 3 or setting.candidates < setting.silos:
+            continue
+        try:
+            view = split(setting)
+        except (AssertionError, IndexError, ValueError, StopIteration):
+            continue  # too small to be split
+        for row in Attack(view, aggregation_of(setting)).learned():
+            assert sum(map(bool, row.values())) > 1 or setting.cohort - setting.colluding < 2
+        tried += 1

@@ -304,3 +304,12 @@ def test_weights_by_records_would_undo_a_bound():
         )
     with pytest.raises(ConfigError, match="needs every silo"):
         admm().encoding(8, 1.0, federation, NoMechanism())
+
+
+@pytest.mark.parametrize(
+    ("rho", "ratio"), [(0.5, 0.04), (1, 1 / 9), (2, 0.25), (3, 0.36), (10, 0.694444)]
+)
+def test_golden_row_38(rho, ratio):
+    w, duals = vectors(9), np.random.default_rng(1).random((9, SIZE))
+    errors = [np.mean((z - w.mean(0)) ** 2) for z, _ in z_of(w, duals, Penalty(rho), 5)]
+    np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), ratio, atol=1e-6)

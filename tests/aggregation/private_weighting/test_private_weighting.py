@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from parties_of_generators import SIGNERS, changed, dropping, run
+from phe import PaillierPrivateKey, PaillierPublicKey
 from private_sums import World, random_world, small
 
 from fedpriv.aggregation.base import BROADCAST, MESSAGE, SERVER
@@ -419,3 +420,14 @@ def test_what_each_party_remembers():
     for silo in silos:
         assert set(vars(silo)) == configured | {"name"} | kept
         assert silo.public == server.key.public
+
+
+def test_python_paillier_decrypts_the_same_total():
+    world = random_world(size=30, streams=Streams(0)).ready()
+    world.run()
+    public, layout = world.key.public, world.encoding.layout
+    phe = PaillierPrivateKey(PaillierPublicKey(public.n), world.key.p, world.key.q)
+    products = [1] * layout.columns(30)
+    for message in world.messages().values():
+        products = [p * int(c) % public.n**2 for p, c in zip(products, message)]
+    assert layout.unpack([phe.raw_decrypt(p) for p in products], public.n, 30) == world.exact()

@@ -481,3 +481,13 @@ def test_a_message_replayed_from_an_earlier_query_counts_as_not_sent(everybody, 
     later = serial[0] + 1, 0
     relabelled = replace(kept[2][SERVER], round=later[0], place=later[1])
     found_on_its_way(everybody, "silo1", PHASES[2], lambda _: {SERVER: relabelled}, later)
+
+
+@pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
+def test_a_signature_that_is_none(protocols, signature):
+    found_on_its_way(
+        protocols,
+        "silo2",
+        PHASES[2],
+        lambda sent: {SERVER: replace(sent[SERVER], signature=signature)},
+    )
