@@ -90,6 +90,7 @@ class Classification(Task):
     """Cross-entropy over c classes.
 
     main: the main metric, one of `CLASS_METRICS`.
+    factors: public weights of the classes' records, in the order of the classes; empty: 1 each.
 
     Balanced accuracy is the mean recall over the classes present. With two classes it equals the
     ROC-AUC of hard labels, (TPR + TNR) / 2, which the Uldp-FL experiments call accuracy on
@@ -97,6 +98,7 @@ class Classification(Task):
     """
 
     main: str = "accuracy"
+    factors: tuple[float, ...] = ()
 
     @property
     def meaning(self) -> str:
@@ -107,8 +109,8 @@ class Classification(Task):
         return self.main
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        log_p = outputs.log_softmax(-1)
-        return -(log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
+        log_p = outputs.log_softmax(-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+        return -(log_p * self._weight(y, weight)).sum(-1)
 
     def gradient(
         self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
@@ -116,13 +118,17 @@ class Classification(Task):
         index = y.unsqueeze(-1)
         p = outputs.softmax(-1)
         return p.scatter_add_(-1, index, p.new_full((), -1.0).expand(index.shape)).mul_(
-            weight.unsqueeze(-1)
+            self._weight(y, weight).unsqueeze(-1)
         )
+
+    def _weight(self, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The weights (..., b) of records times those of their classes."""
+        return weight * weight.new_tensor(self.factors)[y] if self.factors else weight
 
     def curvature(self, outputs: int) -> float | None:
         # Two classes: the loss depends on the margin z_1 - z_0, with p (1 - p) <= 1/4 along it, and
         # |(1, -1)|^2 = 2.
-        return 0.5 if outputs == 2 else None
+        return 0.5 * max(self.factors, default=1.0) if outputs == 2 else None
 
     def metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
         hit = predicted(outputs, self.threshold) == y
@@ -142,31 +148,6 @@ class Classification(Task):
     def final_metrics(self, outputs: np.ndarray, y: np.ndarray) -> dict[str, float]:
         known = self.metrics(outputs, y)
         return known | class_scores(probabilities(outputs), y, predicted(outputs, self.threshold))
-
-
-@dataclass(frozen=True)
-class WeightedClassification(Classification):
-    """Cross-entropy in which the records of each class count by a public factor.
-
-    factors: of the classes, in their order.
-    """
-
-    factors: tuple[float, ...] = field(kw_only=True)
-
-    def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return super().loss(outputs, y, self._of_classes(y, weight))
-
-    def gradient(
-        self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
-    ) -> torch.Tensor:
-        return super().gradient(outputs, y, self._of_classes(y, weight))
-
-    def curvature(self, outputs: int) -> float | None:
-        found = super().curvature(outputs)
-        return None if found is None else found * max(self.factors)
-
-    def _of_classes(self, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return weight * weight.new_tensor(self.factors)[y]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from fedpriv.models.tasks import (
     BinaryClassification,
     Classification,
     CoxRegression,
-    WeightedClassification,
 )
 
 
@@ -60,7 +59,7 @@ def test_losses_equal_torch_and_take_leading_dimensions():
     expected = torch.stack([F.cross_entropy(a, b) for a, b in zip(logits, labels)])
     torch.testing.assert_close(Classification().loss(logits, labels, weight), expected)
     factors = torch.tensor([1.0, 4.0, 0.5])
-    weighted = WeightedClassification(factors=tuple(factors.tolist()))
+    weighted = Classification(factors=tuple(factors.tolist()))
     each = [F.cross_entropy(a, b, factors, reduction="sum") / 6 for a, b in zip(logits, labels)]
     found = weighted.loss(logits.requires_grad_(), labels, weight)
     torch.testing.assert_close(found, torch.stack(each))

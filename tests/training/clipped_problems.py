@@ -22,6 +22,7 @@ PROBLEMS = {
     "softmax, no bias": (Linear(bias=False), (5,), 3, Classification()),
     "images": (Linear(), (1, 4, 4), 3, Classification()),
     "mlp": (Mlp([8, 7], False, 0.0), (5,), 3, Classification()),
+    "weighted classes": (Linear(), (5,), 2, Classification(factors=(0.5, 3.0))),
     "wider mlp": (Mlp([20], False, 0.0), (6,), 3, Classification()),
     "group norm": (Mlp([8, 7], True, 0.0), (5,), 3, Classification()),
     "cnn": (MnistCnn([2, 3], 6, 0.0), (1, 20, 20), 4, Classification()),

@@ -143,6 +143,7 @@ NETWORKS = {
     "linear-binary": PROBLEMS["linear-binary"],
     "mlp-binary": (lambda: mlp(outputs=1), (6,), BinaryClassification()),
     "wide": (wide, (19,), Classification()),
+    "mlp-weighted": (lambda: mlp(outputs=3), (6,), Classification(factors=(1.0, 4.0, 0.3))),
     "mlp-regression": (lambda: mlp(outputs=1), (6,), Regression()),
     "mlp-survival": (lambda: mlp(outputs=1), (6,), ExponentialSurvival()),
     "mlp-cox": (lambda: mlp(outputs=1), (6,), CoxRegression()),

@@ -28,7 +28,7 @@ from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.models.regression import ExponentialSurvival, Regression
-from fedpriv.models.tasks import Classification, Task, WeightedClassification
+from fedpriv.models.tasks import Classification, Task
 from fedpriv.util.streams import Streams
 
 MOST_GROUPS = 50
@@ -78,10 +78,8 @@ class Table(DescribedTable):
         allowed = f"one for each class of {label.column}: {', '.join(label.classes) or 'none'}"
         fits = len(factors) in (0, len(label.classes))
         require(fits, "data.class_weights", self.class_weights, allowed)
-        if factors:
-            return WeightedClassification(main=self.metric, factors=factors)
         if label.problem == CLASSIFICATION:
-            return Classification(main=self.metric)
+            return Classification(main=self.metric, factors=factors)
         if label.problem == SURVIVAL:
             return ExponentialSurvival()
         return Regression(unit=label.origin_and_unit[1])

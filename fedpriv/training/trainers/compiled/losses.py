@@ -25,6 +25,7 @@ class CompiledLoss(NamedTuple):
     label: shape of a record's label.
     has_classes: whether labels are numbers of outputs.
     couples_records: whether it compares the records of a batch with each other.
+    factors: of the classes' records, as in `Classification`.
     """
 
     schema: int
@@ -32,6 +33,7 @@ class CompiledLoss(NamedTuple):
     label: tuple[int, ...] = ()
     has_classes: bool = False
     couples_records: bool = False
+    factors: tuple[float, ...] = ()
 
 
 LOSSES: dict[type[Task], CompiledLoss] = {
@@ -51,6 +53,8 @@ def known_loss(task: Task) -> CompiledLoss | None:
         for known, loss in LOSSES.items()
         if own.loss is known.loss and own.gradient is known.gradient
     ]
+    if isinstance(task, Classification):
+        found = [loss._replace(factors=task.factors) for loss in found]
     return found[0] if found else None
 
 

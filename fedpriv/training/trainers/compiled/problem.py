@@ -39,7 +39,7 @@ class ProblemSpec(ctypes.Structure):
         fields(ctypes.c_void_p, "layers")
         + fields(ctypes.c_int64, "n_layers features size outputs loss epochs batch rows most")
         + fields(ctypes.c_double, "lr proximal")
-        + fields(ctypes.c_void_p, "start correction real places")
+        + fields(ctypes.c_void_p, "start correction real places factors")
         + fields(NamesSpec, "names")
     )
     alive: Sequence[np.ndarray] = ()
@@ -79,6 +79,7 @@ class Program:
         self.network = network
         self.loss = loss
         self.places, self.size, self.real = _places(loaded, network)
+        self.factors = torch.tensor(loss.factors) if loss.factors else None
 
     def packed(self, vector: Tensor) -> Tensor:
         """A vector (d,) float32 in the order of C++, (size,)."""
@@ -94,6 +95,7 @@ class Program:
             start=start.data_ptr(),
             real=self.real.data_ptr(),
             places=self.places.data_ptr(),
+            factors=None if self.factors is None else self.factors.data_ptr(),
             **others,
         )
 

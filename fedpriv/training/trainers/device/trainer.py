@@ -261,6 +261,6 @@ def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unm
     loss = compiled_loss(problem.task, network.outputs)
     if isinstance(loss, Unmapped):
         return loss
-    if loss.couples_records:
+    if loss.couples_records or loss.factors:
         return Unmapped(f"the loss of {type(problem.task).__name__} is not in the kernel")
     return device_network(network, math.prod(problem.shape), loss, shared)

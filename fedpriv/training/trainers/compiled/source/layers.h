@@ -36,13 +36,14 @@ struct LayerSpec {
 
 // What all users, or all records, have in common. features: numbers of a record. start, correction: of the parameters,
 // in the layers' order; correction may be null. real: 1 of each parameter there; 0: padding. places: of all `size`
-// parameters of torch's order in that of the layers. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
+// parameters of torch's order in that of the layers. factors: of the classes' records; null: 1 each. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
 struct Problem {
   const LayerSpec* layers;
   int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
   double lr, proximal;
   const float *start, *correction, *real;
   const int32_t* places;
+  const float* factors;
   Names names;
 };
 
@@ -165,6 +166,6 @@ inline std::unique_ptr<Loss> loss_of(const Problem& p, const void* labels) {
     case SQUARED: return std::make_unique<OneOutput<squared>>(labels);
     case SURVIVAL: return std::make_unique<OneOutput<survival, 2>>(labels);
     case COX: return std::make_unique<Cox>(labels);
-    default: return std::make_unique<CrossEntropy>(labels, p.outputs);
+    default: return std::make_unique<CrossEntropy>(labels, p.outputs, p.factors);
   }
 }

@@ -18,22 +18,26 @@ class Loss {
 // Cross-entropy of a softmax: p - e_label with p = e^z / sum(e^z), of z less its maximum.
 class CrossEntropy final : public Loss {
  public:
-  CrossEntropy(const void* labels, int64_t outputs) : labels(static_cast<const int64_t*>(labels)), m(outputs) {}
+  CrossEntropy(const void* labels, int64_t outputs, const float* factors)
+      : labels(static_cast<const int64_t*>(labels)), m(outputs), factors(factors) {}
 
   void gradient(const float* z, const int64_t* rows_of, int64_t rows, float weight, float* g) const override {
     for (const int64_t row = padded(m); rows-- > 0; z += row, g += row) {
+      const int64_t label = labels[*rows_of++];
+      const float w = factors ? weight * factors[label] : weight;
       const float most = *std::max_element(z, z + m);
       for (int64_t j = 0; j < row; j += LANES) store(g + j, first(m - j, exponential(load(z + j) - most)));
       float sum = 0;
       for (int64_t j = 0; j < m; ++j) sum += g[j];
-      for (int64_t j = 0; j < row; j += LANES) store(g + j, load(g + j) * (weight / sum));
-      g[labels[*rows_of++]] -= weight;
+      for (int64_t j = 0; j < row; j += LANES) store(g + j, load(g + j) * (w / sum));
+      g[label] -= w;
     }
   }
 
  private:
   const int64_t* labels;
   const int64_t m;
+  const float* factors;
 };
 
 // Slopes of losses of one output: binary cross-entropy, half the squared error, and the likelihood of an exponential
