@@ -13,6 +13,7 @@ from one_by_one import (
     token_silo,
     trained,
 )
+from torch import nn
 
 from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Recipe
@@ -69,6 +70,27 @@ def test_every_part_of_a_recipe_matters():
     for i, one in enumerate(results):
         for other in results[:i]:
             assert float((one - other).norm(dim=1).min()) > 1e-4
+
+
+class LastState(nn.Module):
+    """An LSTM, which vmap knows within torch.func.grad alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(self.layer(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("trainer", BY_TORCH)
+def test_recurrent_layers_train(trainer):
+    torch.manual_seed(1)
+    model, task, recipe = LastState(), Classification(), Recipe(2, 8, 0.3)
+    theta, data = flatten(model), silo(COUNTS, (5, 3), task)
+    want = one_by_one(model, theta, data, task, recipe)
+    found = trained(model, theta, data, task, recipe, execution=BY_TORCH[trainer])
+    assert_same(found, want, theta)
 
 
 @pytest.mark.parametrize("trainer", BY_TORCH)

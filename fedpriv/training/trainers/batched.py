@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from fedpriv.training.batches import Batch, TrainingUsers
 from fedpriv.training.graph import Graph, captured, vmaps
@@ -32,7 +31,7 @@ COPIES = 5
 
 
 class Batched(TorchTrainer):
-    """Trains users in lockstep: one forward and one backward pass for each step of all of them."""
+    """Trains users in lockstep: one pass for each step of all of them."""
 
     name = "batched"
 
@@ -40,11 +39,11 @@ class Batched(TorchTrainer):
         super().__init__(problem)
         self.names = [name for name, _ in network.named_parameters()]
 
-        def outputs(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-            return call(network, parameters, x)
+        def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            return problem.task.loss(call(network, parameters, x), y, weight)
 
         network.train()
-        self.outputs = vmap(outputs, randomness="different")
+        self.gradient = vmap(grad(loss), randomness="different")
 
     @property
     def joins(self) -> bool:
@@ -80,11 +79,9 @@ class Batched(TorchTrainer):
     def gradients(self, parameters: list[Tensor], batch: Batch, keys: np.ndarray) -> list[Tensor]:
         [seed] = branch(branch(keys[:1], batch.epoch), batch.place).tolist()
         seed_generators(batch.x.device, seed >> 1)
-        leaves = [stack.detach().requires_grad_() for stack in parameters]
-        with torch.enable_grad():
-            outputs = self.outputs(dict(zip(self.names, leaves)), batch.x.clone())
-        lead = self.problem.task.gradient(outputs.detach(), batch.y, batch.weight)
-        return list(torch.autograd.grad(outputs, leaves, lead, materialize_grads=True))
+        named = dict(zip(self.names, parameters))
+        found = self.gradient(named, batch.x.clone(), batch.y, batch.weight)
+        return [found[name] for name in self.names]
 
 
 def batched(problem: LocalProblem, *, draws: bool = True) -> Batched | Unmapped:
