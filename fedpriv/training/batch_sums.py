@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fedpriv.models.tasks import Task
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.network_checks import refuse_shared_state
 from fedpriv.training.record_dropout import record_dropout
 
 
@@ -36,6 +37,7 @@ class BatchSums:
         dropout_keys: np.ndarray,
         stats: ContributionStats | None,
     ) -> None:
+        refuse_shared_state(model)
         self.dropout = record_dropout(model, x.shape[1:], x.dtype, x.device)
         self.single = x.shape[1] == 1
         self.stats = stats
