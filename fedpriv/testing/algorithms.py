@@ -103,7 +103,8 @@ def check_algorithm(algo: Algorithm, *words: str) -> ConformanceReport:
     if alarms:
         raise ConformanceError("; ".join(map(str, alarms)))
     checked.append("file")
-    found = list(declarations(exp, exp.planner.plan(allocate(exp)[2]), 1))
+    plan = exp.planner.plan(allocate(exp)[2])
+    found = [one for round in range(1, rounds + 1) for one in declarations(exp, plan, round)]
     checked += [str(one) for one in found if one.measurable]
     declared = [
         f"{one}, {type(one.event.certified).__name__}" for one in found if not one.measurable
