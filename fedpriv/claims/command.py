@@ -42,7 +42,7 @@ def read_settings(path: Path) -> Draft:
         path /= "pyproject.toml"
     if path.suffix not in READERS:
         allowed = ", ".join(READERS)
-        raise DataError(f"{path}: cannot be imported; allowed: {allowed}. Of code, {RECORD_IT}")
+        raise DataError(f"{path}: cannot be imported; allowed: {allowed}. For code: {RECORD_IT}")
     return READERS[path.suffix](path)
 
 

@@ -87,8 +87,9 @@ class DescribedTable(TableSettings):
         found = []
         if not schema.public:
             found.append(
-                "columns, categories, classes, ranges of labels and the numbers of users and silos "
-                "were read off the records without noise (data.schema with public: true says them)"
+                "columns, categories, classes, ranges and scales of labels and the numbers of "
+                "users and silos were read off the records without noise (data.schema with "
+                "public: true says them)"
             )
         if schema.unscaled:
             found.append(

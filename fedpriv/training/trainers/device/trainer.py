@@ -261,6 +261,8 @@ def device_network_of(problem: LocalProblem, shared: int) -> DeviceNetwork | Unm
     loss = compiled_loss(problem.task, network.outputs)
     if isinstance(loss, Unmapped):
         return loss
-    if loss.couples_records or loss.factors:
+    if loss.couples_records:
         return Unmapped(f"the loss of {type(problem.task).__name__} is not in the kernel")
+    if loss.factors:
+        return Unmapped("factors of classes are not in the kernel")
     return device_network(network, math.prod(problem.shape), loss, shared)
