@@ -1,10 +1,9 @@
 """How often units of the file are in samples, and whether each sample is drawn afresh.
 
-Each of some records gets a feature of its own, and the others share one, so that a linear model's
-coordinates show which records a silo's message is made of. Everything else is the experiment's own:
-labels, owners, local training and sampling. Runs without noise count how often each unit is drawn,
-and every round
-begins with the first state.
+Some records are marked: each has a feature of its own. The other records share one feature. The
+coordinates of a linear model then show which records a silo's message is made of. Labels, owners,
+local training and sampling stay the experiment's own. Runs without noise count how often each unit
+is drawn. Every round begins with the first state.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ VISIBLE = 1e-3
 
 @dataclass(frozen=True)
 class MarkedUnit:
-    """A unit some of whose records are marked.
+    """A user or record with marked records in one silo.
 
-    marks: the records' features.
-    silo: the silo of these records.
+    marks: the features of the marked records.
+    silo: where they are.
     turn: the turn of their user.
     group: the user's group; "" without groups.
     """
@@ -98,7 +97,6 @@ def marked(exp: Experiment) -> tuple[Experiment, np.ndarray]:
     order = np.lexsort((owners.user, owners.silo))
     rows = order[owners.trains[order]][:: exp.data.records_per_draw]
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_MARKED)).astype(int)]
-
     size = len(rows) + 1  # the last one is of all others
 
     def change(corpus: Corpus) -> Corpus:

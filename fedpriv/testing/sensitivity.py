@@ -171,7 +171,7 @@ def distances(
                     _compared(other, plan, whole, _part(exp, group, int(owner[one])))
                     for one, other in zip(chosen, _within(seconds, neighbours))
                 ]
-                ratios = [float(np.max(own)) / units_moved for own in compared]  # NaN is largest
+                ratios = [float(np.max(own)) / units_moved for own in compared]
                 largest = LargestDistance(target, relation, True, group=group)
                 if ratios:
                     at = int(np.argmax(ratios))  # a NaN is largest

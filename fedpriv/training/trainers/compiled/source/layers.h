@@ -36,7 +36,8 @@ struct LayerSpec {
 
 // What all users, or all records, have in common. features: numbers of a record. start, correction: of the parameters,
 // in the layers' order; correction may be null. real: 1 of each parameter there; 0: padding. places: of all `size`
-// parameters of torch's order in that of the layers. factors: of the classes' records; null: 1 each. rows: at once; larger batches are computed in pieces. most: records of a user, at most.
+// parameters of torch's order in that of the layers. factors: of the classes' records; null: 1 each. rows: at once;
+// larger batches are computed in pieces. most: records of a user, at most.
 struct Problem {
   const LayerSpec* layers;
   int64_t n_layers, features, size, outputs, loss, epochs, batch, rows, most;
