@@ -56,7 +56,7 @@ def _settings(entry: Entry, question: str) -> str:
     if run.open:
         values = _values(here["settings"]).items()
         listed = [f"{_keys(f'{key}=')}{_numbers(own)}" for key, own in values]
-        return "; ".join(sorted(listed)) or "one step size, 1 of 3"
+        return f"left open: {'; '.join(sorted(listed))}" if listed else "one step size, 1 of 3"
     return "the authors'"
 
 
@@ -96,7 +96,8 @@ def _claim(decision: Decision) -> str:
     where = {"every": ", everywhere", "most": ", mostly", "mean": ", on average"}[one.quantifier]
     if len(decision.found) == 1 and one.quantifier != "mean":
         where = ""
-    return f"{one.first} {one.says} than {one.second} in {metric}, round {one.round}{where}"
+    equal = f" (equal within {one.margin:g})" if one.margin else ""
+    return f"{one.first} {one.says} than {one.second} in {metric}, round {one.round}{where}{equal}"
 
 
 def _about(entry: Entry, question: str, table: pd.DataFrame) -> str:

@@ -144,8 +144,11 @@ def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
 
 
 def _unanswered(entry: Entry, question: str) -> bool:
-    """Whether runs that were not made by the rule are drawn."""
-    return entry.answers[question].answer == "not run"
+    """Whether runs that were not made by the rule are drawn. Nothing is tuned by the rule where our
+    certificate decides."""
+    run, word = entry.replication, entry.answers[question].answer
+    tuned = run is not None and run.cases[question].grid
+    return word == "not run" or (word == "beyond our certificate" and bool(tuned))
 
 
 def _asked(entry: Entry, question: str, rows: pd.DataFrame) -> str:
