@@ -48,12 +48,14 @@ class SetUpTask:
     state: arrays of the state that silos continue from if no helper holds it; None: a helper does.
     aborted: round and place of the last query if it had no sum. Each silo undoes what it stored in
         that query.
+    round: the next query is of this round, or of a later one.
     """
 
     session: bytes
     silos: tuple[str, ...]
     state: dict[str, np.ndarray] | None = None
     aborted: Serial | None = None
+    round: int = 1
 
     def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""

@@ -60,7 +60,7 @@ class HelperParticipant(WorkingParticipant):
         raise RefusedError(f"{self.name} refuses a task of type {type(task).__name__}")
 
     def _set_up(self, task: SetUpTask) -> Party:
-        self.settings.require_present(self.name, task.silos)
+        self.settings.require_set_up(self.name, task)
         self.present = task.silos
         self.session = task.session
         self.protocol.signer = self.identity.signer(self.settings.digest, task.session)

@@ -205,7 +205,9 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         self.standing.set_ups += 1
         state = state or self.state
         arrays = state.arrays() if self.peers else None
-        task = SetUpTask(self.standing.session_name, self.silos, arrays, self.standing.aborted)
+        task = SetUpTask(
+            self.standing.session_name, self.silos, arrays, self.standing.aborted, max(1, round)
+        )
         lost = self.session.lost - self.standing.absent
         self.session.reopen({name: self.standing.silo_states.get(name, {}) for name in lost})
         parties = [*self.aggregation.helpers, *self.silos]

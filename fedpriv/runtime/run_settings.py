@@ -18,7 +18,7 @@ from fedpriv.errors import RefusedError
 from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.plan import Plan
-from fedpriv.rounds.query import Exchange, Query, QueryTask
+from fedpriv.rounds.query import Exchange, Query, QueryTask, SetUpTask
 
 
 def settings_digest(*settings: Any) -> bytes:
@@ -127,8 +127,12 @@ class RunSettings:
                 return (*left, *(name for name in names if name in lost))[:number]
         return names
 
-    def require_present(self, party: str, present: tuple[str, ...]) -> None:
-        """Raise RefusedError for silos with which the run may not go on."""
+    def require_set_up(self, party: str, task: SetUpTask) -> None:
+        """Raise RefusedError for a round that the run does not have, and for silos with which it
+        may not go on."""
+        if type(task.round) is not int or not 1 <= task.round <= max(1, self.rounds):
+            raise RefusedError(f"{party} refuses a set-up before round {task.round}")
+        present = task.silos
         # Ten thousand parties of one process share the tuple, and need not compare all its names.
         if present is self.silos:
             return

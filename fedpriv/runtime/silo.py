@@ -136,8 +136,8 @@ class SiloParticipant(WorkingParticipant):
         raise RefusedError(f"{self.silo.name} refuses a task of type {type(task).__name__}")
 
     def _set_up(self, task: SetUpTask) -> Party:
-        self.settings.require_present(self.silo.name, task.silos)
-        self.journal.set_up(task.session, len(self.settings.silos))
+        self.settings.require_set_up(self.silo.name, task)
+        self.journal.set_up(task.session, len(self.settings.silos), task.round)
         self.present = task.silos
         self.state = None if task.state is None else State.from_arrays(task.state)
         self._undo_aborted(task)

@@ -17,7 +17,10 @@ from fedpriv.rounds.query import SESSION_BYTES
 
 SET_UP, QUERY = "setup", "query"
 SPARE_SET_UPS = 8
-"""Set-ups in a row that a silo takes part in without a query, beside two for each silo."""
+"""Set-ups that a silo takes part in before each round, beside two for each silo. Nothing is charged
+for a set-up, and it shows new keys, and the counts of records under new masks: so their number must
+be bounded. A query begins the next round, and so does a set-up that says so; a round that was
+passed over is never answered again."""
 
 
 class SiloJournal:
@@ -26,9 +29,12 @@ class SiloJournal:
     name: of the silo.
     path: file; None: memory only.
     session: name of the last set-up.
-    last: the last query in this life of the silo; a resumed run repeats rounds.
+    last: no query up to this one is answered in this life of the silo; a resumed run repeats
+        rounds.
     answered: how often each query was begun, in all lives.
     set_ups: number of set-ups, in all lives.
+    round: the round that set-ups now come before.
+    in_a_row: number of set-ups before it.
 
     Raises RefusedError for a damaged file.
     """
@@ -40,15 +46,20 @@ class SiloJournal:
         self.last: Serial = (0, 0)
         self.answered: Counter[Serial] = Counter()
         self.set_ups = 0
+        self.round = 1
         self.in_a_row = 0
         if path is not None and path.exists():
             self._read(path)
 
-    def set_up(self, session: bytes, n_silos: int) -> None:
-        """Note a set-up. Raises RefusedError for a session that is not new, and for more set-ups
-        in a row than an honest run needs."""
+    def set_up(self, session: bytes, n_silos: int, round: int) -> None:
+        """Note a set-up before a round. Raises RefusedError for a session that is not new, and for
+        more set-ups in a row than an honest run needs."""
         if type(session) is not bytes or len(session) != SESSION_BYTES or session <= self.session:
             raise RefusedError(f"{self.name} refuses a set-up: its session is not a new one")
+        if round > self.round:  # the rounds before it are passed over
+            self.round = round
+            self.last = max(self.last, (round, -1))
+            self.in_a_row = 0
         if self.in_a_row >= 2 * n_silos + SPARE_SET_UPS:
             raise RefusedError(
                 f"{self.name} refuses a set-up: {self.in_a_row} in a row without a query"
@@ -59,11 +70,11 @@ class SiloJournal:
         self.in_a_row += 1
 
     def require_new(self, serial: Serial) -> None:
-        """Raise RefusedError for a query that was begun in this life, or an earlier one."""
+        """Raise RefusedError for a query that was begun in this life, or passed over."""
         if serial <= self.last:
             raise RefusedError(
                 f"{self.name} refuses round {serial[0]}, query {serial[1]}: it has answered it or "
-                "a later one"
+                "gone on to a later one"
             )
 
     def begin(self, serial: Serial) -> None:
@@ -71,6 +82,7 @@ class SiloJournal:
         self._write(QUERY, f"{serial[0]} {serial[1]}")
         self.last = max(self.last, serial)
         self.answered[serial] += 1
+        self.round = max(self.round, serial[0] + 1)
         self.in_a_row = 0
 
     def _write(self, what: str, which: str) -> None:

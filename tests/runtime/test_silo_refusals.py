@@ -146,6 +146,38 @@ def test_set_ups_without_a_query_are_limited_and_counted():
         assert silo_of(prepared).journal.set_ups == 14
 
 
+def test_the_limit_of_set_ups_recovers_with_rounds_and_they_are_never_answered_then():
+    """All told 14 for each round at most, whatever a server asks for."""
+    journal, session, rounds = SiloJournal("silo0", None), b"", []
+    for round in (1, 1, 5, 2, 3, 5, 4, 6):
+        for _ in range(20):
+            session = next_session(session)
+            try:
+                journal.set_up(session, 3, round)
+            except RefusedError:
+                break
+            rounds.append(round)
+    assert rounds == [1] * 14 + [5] * 14 + [6] * 14
+    for passed_over in ((1, 0), (5, 1)):
+        with pytest.raises(RefusedError, match="gone on to a later one"):
+            journal.require_new(passed_over)
+    journal.require_new((6, 0))
+    journal.begin((6, 0))
+    journal.set_up(next_session(session), 3, 6)  # there may be a second query in the round
+    journal.require_new((6, 1))
+
+
+@pytest.mark.parametrize("round", [0, -1, 4, 10**9, True, 1.0, "1", None])
+def test_a_set_up_before_a_round_that_the_run_does_not_have_is_refused(round):
+    with prepare(experiment("algo=uldp_avg", "rounds=3")) as prepared:
+        session = next_session(prepared.standing.session_name)
+        task = SetUpTask(session, prepared.silos, round=round)
+        for name in ("silo0", "server"):
+            with pytest.raises(RefusedError, match=f"{name} refuses a set-up before round"):
+                next(prepared.session.participants[name].take_part(task))
+        assert prepared.run_round(prepared.queries(1), prepared.state).aborted is None
+
+
 def test_a_silo_has_a_budget_of_its_own():
     """A coordinator that forgets a round still gets no more than the budget."""
     words = ("algo=uldp_avg", "rounds=4", "accountant.budget=1e3")
@@ -168,7 +200,7 @@ def test_a_journal_outlives_its_silo(tmp_path):
     path = tmp_path / "new folder" / "silo0.txt"
     journal = SiloJournal("silo0", path)
     first, second = next_session(b""), next_session(next_session(b""))
-    journal.set_up(first, 3)
+    journal.set_up(first, 3, 1)
     journal.begin((1, 0))
     journal.begin((2, 0))
     assert path.stat().st_mode & 0o777 == 0o600
@@ -178,8 +210,8 @@ def test_a_journal_outlives_its_silo(tmp_path):
     assert again.answered == {(1, 0): 1, (2, 0): 1}
     assert again.set_ups == 1
     with pytest.raises(RefusedError, match="not a new one"):
-        again.set_up(first, 3)
-    again.set_up(second, 3)
+        again.set_up(first, 3, 1)
+    again.set_up(second, 3, 1)
     assert SiloJournal("silo0", path).set_ups == 2  # the line is not a part of the one cut off
 
 
