@@ -157,20 +157,20 @@ def hears(player, steps=1):
 
 def garbles(player, reply):
     """From now on its process answers every request with these bytes."""
-    globals_of_its_process().update(encode=lambda _: reply, bundled=lambda _: reply)
+    globals_of("reply").update(encode=lambda _: reply, bundled=lambda _: reply)
     yield {"server": "first"}
 
 
 def garbles_the_length(player):
     """From now on its process announces more than there is."""
-    globals_of_its_process()["len"] = lambda _: 2**62
+    globals_of("serve")["len"] = lambda _: 2**62
     yield {"server": "first"}
 
 
-def globals_of_its_process():
-    """What the code around the party sees; Ray may have made a copy of its module."""
+def globals_of(function):
+    """What a function around the party sees; Ray may have made a copy of its module."""
     frame = currentframe()
-    while frame.f_code.co_name != "_reply":
+    while frame.f_code.co_name != function:
         frame = frame.f_back
     return frame.f_globals
 

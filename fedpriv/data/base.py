@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.data.stability import READING, Stage
+from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Task
 from fedpriv.util.installed import installed
 
@@ -115,6 +116,17 @@ class DataSet(ABC):
     def natural_silos(self) -> int | None:
         """Number of silos that the data set carries, or None if the allocator makes them."""
         return None
+
+    @property
+    def silo_names(self) -> tuple[str, ...]:
+        """Names of the silos that the data set carries; empty: they have none."""
+        return ()
+
+    def of_site(self, path: str | None) -> DataSet:
+        """The records of one organisation, in a file of its own; None: of nobody. Raises
+        ConfigError unless everything that its reading depends on is public."""
+        own = "table, with a schema: each organisation reads its own file"
+        raise ConfigError("data", type(self).__name__, own)
 
     @property
     def natural_users(self) -> bool:

@@ -27,11 +27,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.errors import require
 from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
+
+if TYPE_CHECKING:
+    from fedpriv.engines.study import Study
 
 STRAGGLING = 10_000
 """Steps after a party's return without another return. Parties that still go on then count as lost.
@@ -152,6 +155,11 @@ class Engine(ABC):
 
     addresses: ClassVar[tuple[str, ...]] = ("roster", "keys")
     journals: ClassVar[str | None] = None
+
+    @property
+    def published(self) -> Study | None:
+        """The study whose organisations hold the records; None: this process loads them."""
+        return None
 
     roster: str | None = field(default=None, kw_only=True)
     keys: str | None = field(default=None, kw_only=True)

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NoReturn
 
 import ray
 
-from fedpriv.engines.base import Returned
-from fedpriv.engines.bundles import bundled, unbundled
 from fedpriv.engines.descriptions import restore
-from fedpriv.engines.inprocess import answer
-from fedpriv.errors import FedprivError
-from fedpriv.parties.messages import decode, encode, register
-from fedpriv.parties.party import Participant, Party
+from fedpriv.engines.party_host import PartyHost
+from fedpriv.parties.messages import decode, encode
 
 PIECE = 96 * 1024
 """Bytes of a piece; from 100 KiB on Ray uses its object store."""
@@ -41,21 +34,16 @@ def batches(content: bytes) -> Iterator[tuple[bytes, ...]]:
         yield tuple(content[at : min(at + PIECE, end)] for at in range(start, end, PIECE))
 
 
-class PartyProcess:
-    """One party's process. A request is a verb (open, begin, wake, checkpoint) and bytes; a reply
-    is bytes.
-
-    Everything is data: a description, a task, a memory and a reply are one message of
-    `parties.messages` each, and mail in both directions is a bundle of messages. Reading a
-    description imports the dataclasses that it names; reading the rest runs no code. Ray itself
-    lets the program that starts the process run any code there.
+class PartyProcess(PartyHost):
+    """One party's process. Its first request is to open the party of a description, which is one
+    message too. Reading a description imports the dataclasses that it names. Ray itself lets the
+    program that starts the process run any code there.
     """
 
     def __init__(self) -> None:
-        self.participant: Participant | None = None
-        self.party: Party | None = None
+        super().__init__()
         self.request: list[bytes] = []
-        self.reply = b""
+        self.answer = b""
         self.answering = False
 
     def prepare(self, folder: str, path: list[str], threads: int) -> None:
@@ -77,14 +65,14 @@ class PartyProcess:
         self.request.clear()
         self.answering = True
         try:
-            self.reply = self._reply(verb, request)
+            self.answer = self.reply(verb, request)
         finally:
             self.answering = False
-        return len(self.reply).to_bytes(HEAD, "little") + self.reply[:PIECE]
+        return len(self.answer).to_bytes(HEAD, "little") + self.answer[:PIECE]
 
     def give(self, start: int) -> bytes:
         """The piece of the reply that begins at byte `start`."""
-        return self.reply[start : start + PIECE]
+        return self.answer[start : start + PIECE]
 
     @ray.method(concurrency_group="watch")
     def patience(self) -> bool:
@@ -92,87 +80,9 @@ class PartyProcess:
         request."""
         return not self.answering or self.participant is None or self.participant.computing
 
-    def _reply(self, verb: str, request: bytes) -> bytes:
-        try:
-            reply: bytes = getattr(self, f"_{verb}")(request)
-            return reply
-        except Exception as error:
-            return encode(("raised", failure_of(error)))
-
-    def _open(self, request: bytes) -> bytes:
+    def open(self, request: bytes) -> bytes:
         self.party = None
         self.participant = None
         described, memory = decode(request)
         self.participant = restore(described).open(memory)
         return encode(("done", None))
-
-    def _begin(self, request: bytes) -> bytes:
-        assert self.participant is not None
-        self.party = None
-        self.party = self.participant.take_part(decode(request))
-        return encode(("done", None))
-
-    def _wake(self, request: bytes) -> bytes:
-        """request: a bundle of mail, or nothing the first time."""
-        assert self.party is not None
-        said = answer(self.party, unbundled(request) if request else None)
-        if isinstance(said, Returned):
-            return encode(("returned", said.learned))
-        return bundled(said)
-
-    def _checkpoint(self, request: bytes) -> bytes:
-        assert self.participant is not None
-        return encode(("done", dict(self.participant.checkpoint())))
-
-
-@register
-@dataclass(frozen=True)
-class PartyFailure:
-    """An exception as text.
-
-    ancestry: names of its class and of the class's bases, nearest first.
-    text: its message.
-    trace: its traceback.
-    """
-
-    ancestry: tuple[str, ...]
-    text: str
-    trace: str
-
-
-def failure_of(error: Exception) -> PartyFailure:
-    """The exception that is being handled, as text."""
-    ancestry = tuple(_title(cls) for cls in type(error).__mro__)
-    return PartyFailure(ancestry, _printable(str(error)), _printable(traceback.format_exc()))
-
-
-def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
-    """Raise a party's exception here, with the party's traceback as a note.
-
-    Its class is the exception's own or nearest FedprivError that this process knows; otherwise
-    RuntimeError, with the party's name in the text.
-    """
-    known = {_title(cls): cls for cls in _family(FedprivError)}
-    cls = next((known[title] for title in failure.ancestry if title in known), None)
-    if cls is None:
-        error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
-    else:
-        error = cls.__new__(cls, failure.text)  # __init__ may need other arguments
-    error.add_note(failure.trace)
-    raise error
-
-
-def _family(cls: type[FedprivError]) -> Iterator[type[FedprivError]]:
-    yield cls
-    for child in cls.__subclasses__():
-        yield from _family(child)
-
-
-def _title(cls: type) -> str:
-    return (
-        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-    )
-
-
-def _printable(text: str) -> str:
-    return text.encode(errors="replace").decode()

@@ -15,15 +15,9 @@ import ray
 from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.descriptions import describe
+from fedpriv.engines.party_host import PartyFailure, raise_failure
 from fedpriv.engines.ray_cluster import CONNECTION
-from fedpriv.engines.ray_party import (
-    HEAD,
-    PIECE,
-    PartyFailure,
-    PartyProcess,
-    batches,
-    raise_failure,
-)
+from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
 from fedpriv.errors import require
 from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec

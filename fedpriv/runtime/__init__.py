@@ -1,6 +1,7 @@
 """The runtime of a run: its silos with their records, its parties, and its rounds."""
 
-from fedpriv.runtime.prepare import allocate, prepare
+from fedpriv.runtime.own_records import allocate
+from fedpriv.runtime.prepare import prepare
 from fedpriv.runtime.prepared_run import DivergedError, PreparedRun, RoundResult
 from fedpriv.runtime.standing import silo_states
 

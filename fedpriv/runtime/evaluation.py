@@ -70,7 +70,7 @@ class Evaluation:
     model: network into which parameters are loaded.
     task: loss and metrics.
     device: device of the evaluation.
-    test: central test records, with the silo of each if it is known.
+    test: central test records, with the silo of each if it is known; there may be none here.
     held_out: records that silos hold back for tests, with the silo of each; None: there are none.
     silos: training records of each silo.
     training: evaluation on the training records; None: off.
@@ -94,7 +94,7 @@ class Evaluation:
             the numbers are means over silos, weighted by their numbers of records. A record whose
             silo is known then counts for that silo's model only.
         """
-        row = self._metrics(evaluated, self.test)
+        row = self._metrics(evaluated, self.test) if len(self.test) else {}
         if self.training is not None and evaluated.ndim == 1:
             row |= self.training.row(self._vector(evaluated), self)
         if self.held_out is not None:

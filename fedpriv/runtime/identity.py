@@ -21,10 +21,9 @@ from pathlib import Path
 
 from fedpriv.crypto.key_files import read_key, write_key
 from fedpriv.crypto.signatures import SigningKey
-from fedpriv.data.allocate import Allocation
-from fedpriv.data.shared import Loaded, digest_allocation
 from fedpriv.errors import FedprivError
 from fedpriv.rounds.plan import Plan
+from fedpriv.runtime.own_records import OwnRecords
 from fedpriv.settings.experiment import GROUPS, Experiment
 from fedpriv.util.logs import LOGGER
 
@@ -95,13 +94,13 @@ class RunIdentity:
     code: str
 
     @staticmethod
-    def of(exp: Experiment, loaded: Loaded, allocation: Allocation, plan: Plan) -> RunIdentity:
-        """The identity of a run with these records, owners of records and plan."""
+    def of(exp: Experiment, own: OwnRecords, plan: Plan) -> RunIdentity:
+        """The identity of a run with these records and this plan."""
         return RunIdentity(
             holder=keyed(""),
-            source=keyed(loaded.source),
-            records=keyed(loaded.records),
-            allocation=keyed(digest_allocation(allocation)),
+            source=keyed(own.source),
+            records=keyed(own.records),
+            allocation=keyed(own.allocation),
             effective=keyed(digest_plan(exp, plan)),
             code=digest_code(exp),
         )

@@ -11,10 +11,6 @@ import numpy as np
 
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
-from fedpriv.data.allocate import Allocation, require_kept
-from fedpriv.data.base import Corpus, Records
-from fedpriv.data.shared import load
-from fedpriv.data.stability import UNSTATED, UNSTATED_CHOICE
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.models import Network
 from fedpriv.parties.party import PartySpec, silo_name
@@ -24,18 +20,16 @@ from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
 from fedpriv.runtime.identity import RunIdentity
+from fedpriv.runtime.own_records import records_of
 from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
 from fedpriv.runtime.standing import Standing, require_fits
 from fedpriv.training.description import AS_IT_IS
-from fedpriv.util.installed import others
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from fedpriv.algorithms.base import Algorithm
-    from fedpriv.data.base import DataSet
     from fedpriv.data.silo import SiloData
     from fedpriv.settings.experiment import Experiment
     from fedpriv.training.trainers.base import LocalProblem
@@ -82,20 +76,28 @@ def prepare(
     known, identities = _identities(exp, roster)
     network, params = _initial_network(exp, device)
     device, trainer = _trained_by(exp, network.module, params, device)
-    corpus, allocation, plan, identity = _planned(exp, network.module)
-    settings = RunSettings(
-        exp.algo, exp.aggregation, revise(plan), exp.options.rounds, exp.accountant
-    )
+    records = records_of(exp)
+    plan = planned(exp, records.federation, network.module)
+    identity = RunIdentity.of(exp, records, plan)
+    settings = settings_of(exp, revise(plan))
     state, standing = _continued(exp, settings, params, checkpoint)
-    evaluation = _evaluation(exp, corpus, allocation, network.module, device)
-    specs = _specs(exp, settings, identities, evaluation.silos, network, device=device)
-    notes = (*exp.data.summary, *corpus.notes)
+    evaluation = Evaluation(
+        network.module,
+        exp.data.task,
+        device,
+        records.test,
+        records.held_out,
+        records.silos,
+        OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
+        records.parts,
+    )
+    specs = _specs(exp, settings, identities, records.silos, network, device=device)
     run = PreparedRun(
         settings,
         exp.engine.open(specs, standing.silo_states),
         state,
         evaluation,
-        RunFacts(known, device, identity, trainer, notes, corpus.encoding),
+        RunFacts(known, device, identity, trainer, records.notes, records.encoding),
         standing,
     )
     with contextlib.ExitStack() as opened:
@@ -107,15 +109,22 @@ def prepare(
 
 def identify(exp: Experiment) -> RunIdentity:
     """The identity that `prepare` would give the run now. Creates no parties."""
-    return _planned(exp, _initial_network(exp, "cpu")[0].module)[-1]
+    records = records_of(exp)
+    plan = planned(exp, records.federation, _initial_network(exp, "cpu")[0].module)
+    return RunIdentity.of(exp, records, plan)
 
 
-def _planned(exp: Experiment, model: nn.Module) -> tuple[Corpus, Allocation, Plan, RunIdentity]:
-    loaded = load(exp.data, exp.streams)
-    allocation, federation = _allocated(exp, loaded.corpus)
-    plan = _assuming(exp.planner.plan(federation), exp.data, model)
-    identity = RunIdentity.of(exp, loaded, allocation, plan)
-    return loaded.corpus, allocation, plan, identity
+def settings_of(exp: Experiment, plan: Plan) -> RunSettings:
+    """A party's copy of the run's settings."""
+    study = exp.engine.published
+    return RunSettings(
+        exp.algo,
+        exp.aggregation,
+        plan,
+        exp.options.rounds,
+        exp.accountant,
+        b"" if study is None else study.digest,
+    )
 
 
 def _continued(
@@ -178,12 +187,13 @@ def _trained_by(
     return device, trainer + measured
 
 
-def _assuming(plan: Plan, data: DataSet, model: nn.Module) -> Plan:
+def planned(exp: Experiment, federation: Federation, model: nn.Module) -> Plan:
     """The plan. Its certificates say so where the network is not captured."""
     import torch
 
     from fedpriv.training.graph import Graph, captured
 
+    plan, data = exp.planner.plan(federation), exp.data
     if isinstance(captured(model, data.shape, torch.int64 if data.text else torch.float32), Graph):
         return plan
     trust = plan.threat_model
@@ -222,48 +232,6 @@ def _problem(exp: Experiment, model: nn.Module, params: np.ndarray, device: str)
     )
 
 
-def allocate(exp: Experiment) -> tuple[Corpus, Allocation, Federation]:
-    """Load the data, assign records to users and silos, and let the algorithm choose its training
-    records. Needs no torch."""
-    corpus = load(exp.data, exp.streams).corpus
-    return corpus, *_allocated(exp, corpus)
-
-
-def _allocated(exp: Experiment, corpus: Corpus) -> tuple[Allocation, Federation]:
-    given = exp.allocator.allocate(corpus.train, exp.data, exp.streams)
-    require_kept(given, corpus.train, exp.data, exp.allocator.invents_users)
-    allocation = _chosen(exp.algo, given, exp.data)
-    authors = () if given.stability == UNSTATED else others(exp.allocator)
-    if allocation.stability != given.stability:
-        authors += others(exp.algo)
-    sizes = tuple(int(count) for count in allocation.silo_sizes())
-    bound = allocation.records_per_user
-    federation = replace(
-        exp.federation,
-        silo_records=sizes,
-        records_per_user=bound,
-        stability=allocation.stability,
-        authors=authors,
-    )
-    return allocation, federation
-
-
-def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocation:
-    """What the algorithm trains on. Where it leaves records out or moves them and no stage says how
-    stable that is, nothing is certified."""
-    chosen = algo.training_records(allocation, data)
-    before = allocation.stability
-    same = all(
-        np.array_equal(getattr(chosen, name), getattr(allocation, name))
-        for name in ("user", "silo", "trains")
-    )
-    grown = chosen.stability.stages[: len(before.stages)] == before.stages
-    stated = same or len(chosen.stability.stages) > len(before.stages)
-    if grown and stated:
-        return chosen
-    return replace(chosen, stability=before.then(UNSTATED_CHOICE))
-
-
 def _specs(
     exp: Experiment,
     settings: RunSettings,
@@ -292,42 +260,6 @@ def _specs(
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(name, settings, identities[name], announces=place == 0)
     return specs
-
-
-def _evaluation(
-    exp: Experiment, corpus: Corpus, allocation: Allocation, model: nn.Module, device: str
-) -> Evaluation:
-    from fedpriv.data.silo import split_by_silo
-
-    held_out = None
-    if not allocation.trains.all():
-        rows = ~allocation.trains
-        held_out = Records(corpus.train.x[rows], corpus.train.y[rows], allocation.silo[rows])
-    silos = split_by_silo(corpus.train, allocation, "cpu")
-    home = home_silos(corpus.test, allocation)
-    declared = () if corpus.encoding is None else corpus.encoding.schema.silos
-    names = [f"silo {one}" for one in declared] or [*map(silo_name, range(len(silos)))]
-    by_silo = {} if home is None else {name: home == place for place, name in enumerate(names)}
-    return Evaluation(
-        model,
-        exp.data.task,
-        device,
-        replace(corpus.test, silo=home),
-        held_out,
-        silos,
-        OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
-        by_silo | dict(corpus.groups),
-    )
-
-
-def home_silos(test: Records, allocation: Allocation) -> np.ndarray | None:
-    """The silo of each central test record, (n,) int64. None if an owner is unknown or has records
-    in several silos."""
-    if test.user is None:
-        return test.silo
-    home = np.full(allocation.n_users, -1)
-    home[allocation.user] = allocation.silo
-    return home[test.user] if (home[allocation.user] == allocation.silo).all() else None
 
 
 _latest: list[Network] = []

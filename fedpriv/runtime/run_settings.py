@@ -71,6 +71,7 @@ class RunSettings:
     plan: public plan of the run.
     rounds: number of rounds.
     accountant: adds up what a silo has answered, where it has a budget.
+    study: digest of the study of organisations; empty: there is none.
     rehearsed: queries, by serial, that the parties of this process answer in place of their own,
         as often as they are asked. Audits and checks set them; a run has none.
     """
@@ -80,18 +81,20 @@ class RunSettings:
     plan: Plan
     rounds: int
     accountant: Accountant
+    study: bytes = b""
     rehearsed: dict[Serial, Query] = field(default_factory=dict, init=False, compare=False)
     _last: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to one process."""
-        names = ("algo", "aggregation", "plan", "rounds", "accountant")
+        names = ("algo", "aggregation", "plan", "rounds", "accountant", "study")
         return {name: getattr(self, name) for name in names} | {"rehearsed": {}, "_last": {}}
 
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that all parties with these settings agree on. Later rounds may be added."""
-        return settings_digest(self.algo, self.aggregation, self.plan)
+        own = (self.study,) if self.study else ()
+        return settings_digest(self.algo, self.aggregation, self.plan, *own)
 
     @cached_property
     def silos(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fedpriv.engines.study import with_study
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.settings.experiment import GROUPS, Experiment, build
 from fedpriv.settings.keys import unknown_key
@@ -166,7 +167,7 @@ class CommandLine:
         trusts: bool = known.trust_code
         if trusts and not any(word.startswith("resume=") for word in known.overrides):
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
-        overrides = with_listed_seeds(known.overrides)
+        overrides = with_listed_seeds(with_study(known.overrides))
         refuse_lone_words(overrides)
         return CommandLine(overrides, known.multirun, known.config_dir, trusts)
 

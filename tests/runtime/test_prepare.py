@@ -16,7 +16,8 @@ from fedpriv.engines.inprocess import InProcess, InProcessSession
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.models.linear import Linear
 from fedpriv.runtime import prepare
-from fedpriv.runtime.prepare import home_silos, resolve_device
+from fedpriv.runtime.own_records import home_silos
+from fedpriv.runtime.prepare import resolve_device
 from fedpriv.testing.faults import Faulty, drop
 from fedpriv.training.description import AS_IT_IS
 
@@ -90,7 +91,7 @@ def test_a_trainer_that_cannot_train_the_network_is_told_before_data_are_loaded(
     def load(*_):
         raise LoadedError
 
-    monkeypatch.setattr(importlib.import_module("fedpriv.runtime.prepare"), "load", load)
+    monkeypatch.setattr(importlib.import_module("fedpriv.runtime.own_records"), "load", load)
     with pytest.raises(
         LoadedError if fits else ConfigError, match=None if fits else f"^trainer={trainer}"
     ):

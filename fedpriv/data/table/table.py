@@ -24,7 +24,7 @@ from fedpriv.data.table.schema import (
     Schema,
     read_schema,
 )
-from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, USER, ReadingRules
+from fedpriv.data.table.settings import ACCEPT, DROP, MERGE, SILO, USER, ReadingRules
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.models.regression import ExponentialSurvival, Regression
@@ -87,6 +87,18 @@ class Table(DescribedTable):
     @property
     def natural_silos(self) -> int | None:
         return None if self.declared.silo is None else len(self.declared.silos)
+
+    @property
+    def silo_names(self) -> tuple[str, ...]:
+        return self.declared.silos
+
+    def of_site(self, path: str | None) -> Table:
+        agreed = "a schema file with public: true, and a range for each column of numbers"
+        require(self.schema is not None, "data.schema", "null", agreed)
+        require(not self.read_without_noise, "data.schema", self.schema, agreed)
+        own = "silo: nobody compares the users of two organisations"
+        require(self.user_scope == SILO, "data.user_scope", self.user_scope, own)
+        return replace(self, path=path)
 
     @property
     def natural_users(self) -> bool:

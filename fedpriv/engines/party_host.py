@@ -1,0 +1,121 @@
+"""One party in a process of its own: requests and replies as bytes, whatever carries them.
+
+A request is a verb (open, begin, wake, checkpoint) and bytes; a reply is bytes. Everything is
+data: a task, a memory and a reply are one message of `parties.messages` each, and mail in both
+directions is a bundle of messages. Reading them runs no code.
+"""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from fedpriv.engines.base import Returned
+from fedpriv.engines.bundles import bundled, unbundled
+from fedpriv.engines.inprocess import answer
+from fedpriv.errors import FedprivError
+from fedpriv.parties.messages import decode, encode, register
+from fedpriv.parties.party import Participant, Party
+
+
+class PartyHost(ABC):
+    """The party of this process, and its part in the current exchange."""
+
+    def __init__(self) -> None:
+        self.participant: Participant | None = None
+        self.party: Party | None = None
+
+    def reply(self, verb: str, request: bytes) -> bytes:
+        """The reply to a request. An exception is a reply too."""
+        requests: dict[str, Callable[[bytes], bytes]] = {
+            "open": self.open,
+            "begin": self._begin,
+            "wake": self._wake,
+            "checkpoint": self._checkpoint,
+        }
+        try:
+            return requests[verb](request)
+        except Exception as error:
+            return encode(("raised", self.failure(error)))
+
+    @abstractmethod
+    def open(self, request: bytes) -> bytes:
+        """Create the participant anew."""
+
+    def failure(self, error: Exception) -> PartyFailure:
+        """What is told of an exception that is being handled."""
+        return failure_of(error)
+
+    def _begin(self, request: bytes) -> bytes:
+        assert self.participant is not None
+        self.party = None
+        self.party = self.participant.take_part(decode(request))
+        return encode(("done", None))
+
+    def _wake(self, request: bytes) -> bytes:
+        """request: a bundle of mail, or nothing the first time."""
+        assert self.party is not None
+        said = answer(self.party, unbundled(request) if request else None)
+        if isinstance(said, Returned):
+            return encode(("returned", said.learned))
+        return bundled(said)
+
+    def _checkpoint(self, request: bytes) -> bytes:
+        assert self.participant is not None
+        return encode(("done", dict(self.participant.checkpoint())))
+
+
+@register
+@dataclass(frozen=True)
+class PartyFailure:
+    """An exception as text.
+
+    ancestry: names of its class and of the class's bases, nearest first.
+    text: its message.
+    trace: its traceback.
+    """
+
+    ancestry: tuple[str, ...]
+    text: str
+    trace: str
+
+
+def failure_of(error: Exception) -> PartyFailure:
+    """The exception that is being handled, as text."""
+    ancestry = tuple(_title(cls) for cls in type(error).__mro__)
+    return PartyFailure(ancestry, _printable(str(error)), _printable(traceback.format_exc()))
+
+
+def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
+    """Raise a party's exception here, with the party's traceback as a note.
+
+    Its class is the exception's own or nearest FedprivError that this process knows; otherwise
+    RuntimeError, with the party's name in the text.
+    """
+    known = {_title(cls): cls for cls in _family(FedprivError)}
+    cls = next((known[title] for title in failure.ancestry if title in known), None)
+    if cls is None:
+        error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
+    else:
+        error = cls.__new__(cls, failure.text)  # __init__ may need other arguments
+    error.add_note(failure.trace)
+    raise error
+
+
+def _family(cls: type[FedprivError]) -> Iterator[type[FedprivError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        yield from _family(child)
+
+
+def _title(cls: type) -> str:
+    return (
+        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    )
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="replace").decode()
