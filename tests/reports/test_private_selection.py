@@ -115,6 +115,7 @@ def test_the_metric_that_was_fixed_when_the_number_was_drawn_chooses(swept):
     """It is one of the released model on strangers. To look at several metrics and take the nicest
     is another choice."""
     assert selection(swept).cost.startswith("covered: epsilon")
+    assert not fedpriv.load(swept).report().best  # nor is it called a choice by looking at all
     assert selection(swept, "accuracy").cost.startswith("covered: epsilon")
     assert "drawn for a choice by accuracy" in selection(swept, "loss").cost
 

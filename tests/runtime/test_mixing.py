@@ -151,3 +151,10 @@ def test_a_round_that_is_done_again_replaces_itself():
     assert past.vectors.tolist() == [[5.0], [7.0]]
     strategy = experiment(*AVG, *CORRELATED).mechanism.mixing
     assert past.repeated(strategy, 4) == pytest.approx(strategy.coefficients[1] * 7.0)
+
+
+@pytest.mark.parametrize("kept", ["", ROUNDS])
+def test_half_a_memory_is_none(kept):
+    arrays = Past(np.array([1]), np.ones((1, 2))).arrays("raw")
+    assert Past.read(arrays, "raw") is not None
+    assert Past.read({"raw" + kept: arrays["raw" + kept]}, "raw") is None

@@ -218,6 +218,14 @@ def test_a_public_page_leaves_diagnostics_out(folders):
     assert "metrics.csv" not in after["files"]
 
 
+@pytest.mark.parametrize(("metric", "shown"), [("accuracy", [1, 2]), ("contribution_norm", [])])
+def test_a_public_page_draws_no_diagnostic(seeded, metric, shown):
+    rewrite(seeded / "status.json", metric=metric)
+    for public, rounds in ((False, [1, 2]), (True, shown)):
+        [facts] = contents(seeded, public=public, recompute=False)["runs"]
+        assert [point["round"] for point in facts["curve"]] == rounds
+
+
 def test_a_sweep_of_unfinished_runs_has_no_table(tmp_path):
     fake_run(tmp_path / "0", "A", [0.1, 0.2], (1.0, None), state="failed")
     values = contents(tmp_path)
