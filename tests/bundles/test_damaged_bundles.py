@@ -85,45 +85,85 @@ LINEAR = {"kind": "Linear", "arguments": {"in_features": 1, "out_features": 2, "
 RECORDS = {"op": "records"}
 X = [{"node": 0}]
 HOSTILE = {
-    "a function of Python": [RECORDS, {"op": "function", "name": "os.system", "args": ["true"]}],
-    "a function of torch": [RECORDS, {"op": "function", "name": "torch.load", "args": ["x"]}],
-    "a method": [RECORDS, {"op": "method", "name": "__reduce__", "args": X}],
-    "a method of a text": [RECORDS, {"op": "method", "name": "norm", "args": ["x"]}],
-    "an attribute": [RECORDS, {"op": "function", "name": "getattr", "args": [*X, "__class__"]}],
-    "a layer": [
-        RECORDS,
-        {"op": "layer", "kind": "Module", "arguments": {}, "tensors": {}, "args": X},
-    ],
-    "many layers": [
-        RECORDS,
-        {
-            "op": "layer",
-            "kind": "GRU",
-            "tensors": {},
-            "args": X,
-            "arguments": {"input_size": 1, "hidden_size": 1, "num_layers": 10**9},
-        },
-    ],
-    "a later node": [{"op": "output", "args": [{"node": 1}]}, RECORDS],
-    "a long list": [{"op": "function", "name": "operator.mul", "args": [[0], 10**9]}],
-    "a large power": [{"op": "function", "name": "operator.pow", "args": [9, 10**9]}],
-    "much memory": [
-        RECORDS,
-        {"op": "function", "name": "functional.adaptive_avg_pool2d", "args": [*X, [10**6, 10**6]]},
-    ],
-    "a tensor of another shape": [
-        RECORDS,
-        {"op": "layer", **LINEAR, "tensors": {"weight": "0.weight"}, "args": X},
-    ],
-    "no node": [],
+    "a function of Python": (
+        [RECORDS, {"op": "function", "name": "os.system", "args": ["true"]}],
+        "'os.system'",
+    ),
+    "a function of torch": (
+        [RECORDS, {"op": "function", "name": "torch.load", "args": ["x"]}],
+        "'torch.load'",
+    ),
+    "a method": (
+        [RECORDS, {"op": "method", "name": "__reduce__", "args": X}],
+        "an operation method of __reduce__",
+    ),
+    "a method of a text": (
+        [RECORDS, {"op": "method", "name": "norm", "args": ["x"]}],
+        "an operation method of norm",
+    ),
+    "an attribute": (
+        [RECORDS, {"op": "function", "name": "getattr", "args": [*X, "__class__"]}],
+        "an attribute __class__; allowed: the shape of a tensor",
+    ),
+    "a layer": (
+        [RECORDS, {"op": "layer", "kind": "Module", "arguments": {}, "tensors": {}, "args": X}],
+        "'Module'",
+    ),
+    "many layers": (
+        [
+            RECORDS,
+            {
+                "op": "layer",
+                "kind": "GRU",
+                "tensors": {},
+                "args": X,
+                "arguments": {"input_size": 1, "hidden_size": 1, "num_layers": 10**9},
+            },
+        ],
+        "more than 100 recurrent layers in one",
+    ),
+    "a later node": (
+        [{"op": "output", "args": [{"node": 1}]}, RECORDS],
+        "an argument {'node': 1}",
+    ),
+    "a long list": (
+        [{"op": "function", "name": "operator.mul", "args": [[0], 10**9]}],
+        "an operator without a tensor",
+    ),
+    "a large size": (
+        [{"op": "function", "name": "operator.mul", "args": [2, 2**31]}],
+        "an argument 2147483648",
+    ),
+    "a large power": (
+        [{"op": "function", "name": "operator.pow", "args": [9, 10**9]}],
+        "descriptor 'pow'",
+    ),
+    "much memory": (
+        [
+            RECORDS,
+            {
+                "op": "function",
+                "name": "torch.nn.functional.adaptive_avg_pool2d",
+                "args": [*X, [10**4, 10**4]],
+            },
+        ],
+        "more than 4194304 numbers of a record between two layers",
+    ),
+    "a tensor of another shape": (
+        [RECORDS, {"op": "layer", **LINEAR, "tensors": {"weight": "0.weight"}, "args": X}],
+        "tensor 0.weight has another shape",
+    ),
+    "no node": ([], "0 nodes; from 1 to 10000 are read"),
 }
+"""Nodes, and what is said of them."""
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_network_of_a_stranger_runs_no_code(case, world, tmp_path):
+    nodes, part = HOSTILE[case]
     place = tmp_path / "bundle"
     shutil.copytree(world / "given", place)
     shape = [1, 8, 8] if case == "much memory" else [1]
-    tree = {"shape": shape, "dtype": "float32", "nodes": HOSTILE[case]}
+    tree = {"shape": shape, "dtype": "float32", "nodes": nodes}
     write(place, "network.json", json.dumps(tree).encode())
-    refused(lambda: load_model(place), "not a readable bundle")
+    refused(lambda: load_model(place), f"not a readable bundle: {part}")
