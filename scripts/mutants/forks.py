@@ -249,8 +249,6 @@ def _pytest(tree: Path, tests: Iterable[str], *plugins: object) -> int:
         "-q",
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:xdist",
         "--hypothesis-profile=mutants",
         "--tb=line",
     ]

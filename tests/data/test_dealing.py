@@ -94,6 +94,14 @@ def test_the_label_bound_holds_for_every_user(seed, n_labels, n_users, k, skewed
     assert max(len(np.unique(y[owner == u])) for u in range(n_users)) <= k
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_label_that_nobody_chose_goes_to_a_user_with_room(seed):
+    """User 0 takes one of two labels; user 1, without a record before, gets the other."""
+    y = np.array([0, 0, 1])
+    owner = limit_labels(np.zeros(3, dtype=np.int64), y, 2, k=1, rng=rng(seed))
+    assert sorted({*zip(owner.tolist(), y.tolist())}) in ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
+
+
 def test_users_keep_their_number_of_records_when_labels_suffice():
     y = np.repeat(np.arange(10), 6000)
     user = rng().choice(10_000, len(y), p=zipf_law(10_000, 0.5))

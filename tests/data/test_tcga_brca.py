@@ -85,13 +85,23 @@ def test_a_bad_file_is_one_line(tmp_path, file, old, new, message):
     refused(lambda: TcgaBrca(str(tmp_path)).load(Streams(0)), message)
 
 
+def with_value(root, column, value):
+    """The data with another value in line 10 of brca.csv."""
+    write_tcga(root)
+    rows = [line.split(",") for line in (root / "brca.csv").read_text().splitlines()]
+    rows[9][column] = value
+    (root / "brca.csv").write_text("\n".join(",".join(row) for row in rows))
+    return TcgaBrca(str(root))
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"), [(-2, "2", "0 or 1"), (-1, "-5", "zero or more days")]
 )
 def test_impossible_labels(tmp_path, column, value, message):
-    write_tcga(tmp_path)
-    rows = [line.split(",") for line in (tmp_path / "brca.csv").read_text().splitlines()]
-    rows[9][column] = value
-    (tmp_path / "brca.csv").write_text("\n".join(",".join(row) for row in rows))
     with pytest.raises(DataError, match=f"line 10, column [ET]: .*; allowed: {message}"):
-        TcgaBrca(str(tmp_path)).load(Streams(0))
+        with_value(tmp_path, column, value).load(Streams(0))
+
+
+def test_a_patient_may_be_seen_for_less_than_a_day(tmp_path):
+    corpus = with_value(tmp_path, -1, "0").load(Streams(0))
+    assert 0.0 in [*corpus.train.y[:, 1], *corpus.test.y[:, 1]]
