@@ -135,9 +135,12 @@ def _new(names: list[str], folder: Path, file: Path | None) -> None:
         if names.count(name) > 1:
             raise FedprivError(f"{name}: is named twice")
         if key_path(folder, name).exists():
-            raise FedprivError(f"{key_path(folder, name)}: exists; fedpriv keys rotate replaces it")
+            raise FedprivError(_instead(name, folder, file, known))
         if name in known.keys:
-            raise FedprivError(f"{file}: {name} has a key; fedpriv keys rotate replaces it")
+            raise FedprivError(
+                f"{file}: {name} has a key, and {folder} does not hold it; first revoke it: "
+                f"fedpriv keys revoke {name} --roster {file}"
+            )
     made = {name: SigningKey.generate() for name in names}
     for name, key in made.items():
         write_key(key_path(folder, name), key)
@@ -147,12 +150,24 @@ def _new(names: list[str], folder: Path, file: Path | None) -> None:
     _show(known, *names)
 
 
+def _instead(name: str, folder: Path, file: Path | None, known: Roster) -> str:
+    """Why there is no new key where the folder holds one, with the command that helps."""
+    path = key_path(folder, name)
+    if file is not None and all(entry.party != name for entry in known.entries):
+        public = read_key(path).verification_key.raw.hex()
+        return f"{path}: exists; to use it: fedpriv keys add {name} {public} --roster {file}"
+    where = "FILE" if file is None else file
+    rotate = f"fedpriv keys rotate {name} --keys {folder} --roster {where}"
+    return f"{path}: exists; to replace it: {rotate}"
+
+
 def _rotate(name: str, folder: Path, file: Path) -> None:
     path = key_path(folder, name)
     before = read_key(path)
     roster = read_roster(file)
     spare = path.with_name(path.name + ".new")
-    if roster.key(name) != before.verification_key:
+    # After a revocation nothing is in use, and any key of the folder is replaced.
+    if name in roster.keys and roster.key(name) != before.verification_key:
         # The end of a rotation that was cut off after it had written the roster.
         if not spare.exists() or roster.key(name) != read_key(spare).verification_key:
             raise FedprivError(f"{path}: is not the key of {name} in {file}")

@@ -126,8 +126,11 @@ def test_a_silo_makes_its_key_at_home(tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (NEW, "exists; fedpriv keys rotate replaces it"),
-        (("keys", "new", "silo0", "--keys", "other", "--roster", "r.csv"), "silo0 has a key"),
+        (NEW, "exists; to replace it: fedpriv keys rotate server --keys k --roster r.csv"),
+        (
+            ("keys", "new", "silo0", "--keys", "other", "--roster", "r.csv"),
+            "first revoke it: fedpriv keys revoke silo0 --roster r.csv",
+        ),
         (("keys", "new", "a", "a", "--keys", "other"), "a: is named twice"),
         (("keys", "new", "../a", "--keys", "other"), "a party's name"),
         (("keys", "add", "silo9", "00", "--roster", "r.csv"), "64 hexadecimal digits"),
@@ -146,6 +149,35 @@ def test_what_cannot_be_done_changes_nothing(words, why, tmp_path):
     assert done.stderr.count("\n") == 1
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
+
+
+def after_revocation(folder):
+    keys_command.main(["revoke", "silo0", "--roster", "r.csv"])
+
+
+def without_its_line(folder):
+    (folder / "r.csv").unlink()
+
+
+def without_its_file(folder):
+    (folder / "k" / "silo0.key").unlink()
+
+
+@pytest.mark.parametrize("change", [after_revocation, without_its_line, without_its_file])
+def test_each_advice_works_when_it_is_pasted(change, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new = ["new", "silo0", "--keys", "k", "--roster", "r.csv"]
+    keys_command.main(new)
+    first = read_key(Path("k/silo0.key"))
+    change(tmp_path)
+    with pytest.raises(FedprivError, match="fedpriv keys ") as refused:
+        keys_command.main(new)
+    advice = str(refused.value).partition("fedpriv keys ")[2].split()
+    keys_command.main(advice)
+    if advice[0] == "revoke":
+        keys_command.main(new)
+    key = KeyFiles("silo0", "k", "r.csv").identity().key
+    assert (key == first) == (advice[0] == "add")
 
 
 def test_a_rotation_that_was_cut_off_is_ended_by_the_next(tmp_path, monkeypatch):
