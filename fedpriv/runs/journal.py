@@ -10,17 +10,15 @@ need not be on disk before the next checkpoint (`Journal.fsync`).
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from fedpriv.errors import FedprivError
-from fedpriv.util.durable_files import fsync, fsync_folder
 from fedpriv.util.file_locks import lock
+from fedpriv.util.locked_lines import LockedLines
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_bytes
 
 JOURNAL = "rounds_begun.csv"
@@ -31,7 +29,7 @@ class Journal(AbstractContextManager["Journal"]):
     """The journal of one run, open and locked, so that only one process at a time runs rounds. A
     context that closes it.
 
-    new: whether there was no file.
+    path: of the file.
     attempts: how often each round was begun when the file was opened.
     total: number of lines by now.
     """
@@ -40,26 +38,31 @@ class Journal(AbstractContextManager["Journal"]):
         """Open or create the folder's file. Raises FedprivError when another process has it open,
         or when it is damaged."""
         self.path = folder / JOURNAL
-        self.new = not self.path.exists()
-        self._file: BinaryIO = open(self.path, "a+b", buffering=0)  # noqa: SIM115  (open as long as the run)
+        try:
+            self._lines = LockedLines(self.path)
+        except BlockingIOError as error:
+            raise FedprivError(f"{folder}: another process is running it") from error
+        except ValueError as error:
+            raise FedprivError(f"{self.path} is damaged ({error})") from error
         with close_on_failure(self):
-            self._lock()
-            self.attempts = self._read()
+            self.attempts = _counted(self.path, self._lines.content)
+            if not self._lines.content:
+                self._lines.append(HEADER)
+                self.fsync()
         self.total = self.attempts.total()
-        if self.new:
-            fsync_folder(folder)
 
     def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Release the lock."""
-        self._file.close()
+        self._lines.close()
 
     def append(self, round: int, *, synced: bool = True) -> None:
         """Record that a round begins. Afterwards the line survives the end of the process and, if
         `synced`, of the machine."""
-        self._write(f"{round},{datetime.now(UTC).isoformat(timespec='microseconds')}\n".encode())
+        line = f"{round},{datetime.now(UTC).isoformat(timespec='microseconds')}\n".encode()
+        self._lines.append(line)
         if synced:
             self.fsync()
         self.total += 1
@@ -67,35 +70,10 @@ class Journal(AbstractContextManager["Journal"]):
     def fsync(self) -> None:
         """Return once all lines survive the end of the machine. Raises FedprivError when the file
         has left the folder: without its lines, the cost of a resumed run is unknown."""
-        if not (self.path.exists() and os.path.samestat(self.path.stat(), self._stat())):
-            raise FedprivError(f"{self.path} was deleted or replaced during the run")
-        fsync(self._file)
-
-    def _stat(self) -> os.stat_result:
-        return os.fstat(self._file.fileno())
-
-    def _write(self, line: bytes) -> None:
-        """Write the whole line or raise. A disk that fills up may take a part of it; such a line
-        would be dropped later, and its round not charged."""
-        left = line
-        while left:
-            left = left[self._file.write(left) :]
-
-    def _lock(self) -> None:
         try:
-            lock(self._file.fileno())
-        except BlockingIOError as error:
-            raise FedprivError(f"{self.path.parent}: another process is running it") from error
-
-    def _read(self) -> Counter[int]:
-        self._file.seek(0)
-        content = self._file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        self._file.truncate(len(whole))
-        if not whole:
-            self._write(HEADER)
-            self.fsync()
-        return _counted(self.path, whole)
+            self._lines.fsync()
+        except ValueError as error:
+            raise FedprivError(str(error)) from error
 
 
 @contextmanager
