@@ -74,10 +74,16 @@ class InProcessSession(Session):
         self.participants: dict[str, Participant] = {}
         self.parties: dict[str, Party] = {}
         self._collect_as_before = weakref.finalize(self, collect_rarely(len(specs)))
-        self.reopen({name: memories.get(name, {}) for name in specs})
+        try:
+            self.reopen({name: memories.get(name, {}) for name in specs})
+        except BaseException:
+            self.close()
+            raise
 
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         for name, memory in memories.items():
+            if name in self.participants:
+                self.participants[name].close()
             self.participants[name] = self.specs[name].open(memory)
 
     def exchanging(self, *, watched: bool) -> AbstractContextManager[object]:
@@ -128,6 +134,8 @@ class InProcessSession(Session):
 
     def close(self) -> None:
         self.parties.clear()
+        for participant in self.participants.values():
+            participant.close()
         self.participants.clear()
         self._collect_as_before()
 

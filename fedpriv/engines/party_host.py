@@ -31,7 +31,7 @@ class PartyHost(ABC):
     def reply(self, verb: str, request: bytes) -> bytes:
         """The reply to a request. An exception is a reply too."""
         requests: dict[str, Callable[[bytes], bytes]] = {
-            "open": self.open,
+            "open": self._open,
             "begin": self._begin,
             "wake": self._wake,
             "checkpoint": self._checkpoint,
@@ -48,6 +48,13 @@ class PartyHost(ABC):
     def failure(self, error: Exception) -> PartyFailure:
         """What is told of an exception that is being handled."""
         return failure_of(error)
+
+    def _open(self, request: bytes) -> bytes:
+        if self.participant is not None:
+            self.participant.close()
+        self.party = None
+        self.participant = None
+        return self.open(request)
 
     def _begin(self, request: bytes) -> bytes:
         assert self.participant is not None

@@ -81,8 +81,6 @@ class PartyProcess(PartyHost):
         return not self.answering or self.participant is None or self.participant.computing
 
     def open(self, request: bytes) -> bytes:
-        self.party = None
-        self.participant = None
         described, memory = decode(request)
         self.participant = restore(described).open(memory)
         return encode(("done", None))

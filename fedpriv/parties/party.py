@@ -67,6 +67,9 @@ class Participant(ABC):
         """Whether a long computation is running, so that silence does not mean a lost party."""
         return False
 
+    def close(self) -> None:  # noqa: B027
+        """Give up what another life of the party needs, such as locked files."""
+
 
 class WorkingParticipant(Participant):
     """A participant with long steps, such as local training or cryptography."""

@@ -25,6 +25,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.rounds.plan import Plan
 from fedpriv.runtime.own_records import OwnRecords
 from fedpriv.settings.experiment import GROUPS, Experiment
+from fedpriv.util.durable_files import state_folder
 from fedpriv.util.logs import LOGGER
 
 
@@ -35,8 +36,7 @@ def keyed(text: str) -> str:
 
 def secret_path() -> Path:
     """Where the secret is on this machine."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(state) / "fedpriv" / "holder.key"
+    return state_folder() / "holder.key"
 
 
 @cache

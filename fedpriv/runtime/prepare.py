@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from fedpriv.runtime.own_records import records_of
 from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
+from fedpriv.runtime.site_file import SiteFile
 from fedpriv.runtime.standing import Standing, require_fits
 from fedpriv.training.description import AS_IT_IS
 
@@ -255,11 +257,15 @@ def _specs(
             identity=identities[name],
             device=device,
             execution=exp.options.execution,
-            journals=exp.engine.journals,
+            journal=_journal(exp.engine.journals, name),
         )
     for place, name in enumerate(exp.aggregation.helpers):
         specs[name] = HelperSpec(name, settings, identities[name], announces=place == 0)
     return specs
+
+
+def _journal(folder: str | None, silo: str) -> SiteFile | None:
+    return None if folder is None else SiteFile(os.path.join(folder, f"{silo}.txt"))
 
 
 _latest: list[Network] = []

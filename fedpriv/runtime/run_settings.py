@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.ledger import Ledger, headline
+from fedpriv.accountants.charges import Charge, site_epsilon
+from fedpriv.accountants.events import Event
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import RefusedError
@@ -181,17 +182,33 @@ class RunSettings:
         exchange = Exchange(session, repeats, self._down(query), self.n_units)
         return replace(query, exchange=exchange)
 
-    def epsilon(self, answered: tuple[Serial, ...], number: int) -> float:
-        """The certified epsilon of these answers after round `number`, as a run reports it."""
-        key = (answered, number)
-        if self._last.get("answered") != key:
-            ledger = Ledger(self.accountant)
-            for round, place in answered:
-                ledger.record(list(self.algo.queries(round, self.plan)[place].events))
-            rows = ledger.rows(number)
-            self._last["epsilon"] = headline(rows, self.algo.headline_observer)
-            self._last["answered"] = key
-        found: float = self._last["epsilon"]
+    def charge(self, serial: Serial, present: tuple[str, ...]) -> Charge:
+        """What an answer to a query of the run costs, when these silos take part."""
+        last, charge = self._last.get("charged", (None, None))
+        if last != (serial, present):
+            round, place = serial
+            charge = self._charge(self.algo.queries(round, self.present_plan(present))[place])
+            self._last["charged"] = (serial, present), charge
+        found: Charge = charge
+        return found
+
+    def _charge(self, query: Query) -> Charge:
+        """The charge of a query; equal ones are one object."""
+        observer = self.algo.headline_observer
+        events = tuple(event for event in query.events if event.observer == observer)
+        parts = {event.scope for event in events} - {"", *self.silos}
+        charges: dict[tuple[Event, ...], Charge] = self._last.setdefault("charges", {})
+        run = self.digest.hex() if parts else ""
+        return charges.setdefault(events, Charge(observer, events, run))
+
+    def epsilon(self, spent: Mapping[Charge, int], delta: float) -> float:
+        """The certified epsilon of what was answered, for this run or an earlier one. The parties
+        of one process share the last result."""
+        last, epsilon = self._last.get("spent", (None, 0.0))
+        if last != (spent, delta):
+            epsilon = site_epsilon(replace(self.accountant, delta=delta), spent)
+            self._last["spent"] = (dict(spent), delta), epsilon
+        found: float = epsilon
         return found
 
     def _queries(self, round: int, present: tuple[str, ...]) -> tuple[Query, ...]:

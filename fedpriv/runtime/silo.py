@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.accountants.charges import Charge
 from fedpriv.aggregation.base import Respond
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
-from fedpriv.errors import RefusedError
+from fedpriv.errors import ConfigError, RefusedError
 from fedpriv.models import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
@@ -44,7 +44,8 @@ from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.run_settings import RunSettings
-from fedpriv.runtime.silo_journal import SiloJournal
+from fedpriv.runtime.silo_journal import Budget, SiloJournal
+from fedpriv.runtime.site_file import SiteFile
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.read_only import read_only_values
@@ -68,7 +69,9 @@ class SiloSpec(PartySpec):
     identity: its key and the roster that it believes, or where it finds them.
     device: device of local training.
     execution: how local training is computed.
-    journals: folder for its journal; None: in memory.
+    journal: where its journal is; None: in memory.
+    budget: the site's own, of all its answers in the journal; None: that of the journal, and of the
+        first run that has one.
     """
 
     index: int
@@ -79,7 +82,8 @@ class SiloSpec(PartySpec):
     identity: Identity | KeyFiles
     device: str
     execution: Execution = Execution()
-    journals: str | None = None
+    journal: SiteFile | None = None
+    budget: Budget | None = None
 
     def open(self, memory: Memory) -> SiloParticipant:
         return SiloParticipant(self, memory)
@@ -111,17 +115,22 @@ class SiloParticipant(WorkingParticipant):
         )
         self.announcer = spec.settings.aggregation.helpers[:1]
         self.present = self.settings.silos
-        self.journal = SiloJournal(self.silo.name, self._journal_path(spec))
+        accountant = spec.settings.accountant
+        limit = accountant.limit
+        self.journal = SiloJournal(
+            self.silo.name,
+            spec.journal,
+            run=spec.settings.digest.hex(),
+            asked=None if limit is None else Budget(limit, accountant.delta),
+            own=spec.budget,
+        )
         self.state: State | None = None  # None: a helper holds it
         # Sums without noise that later messages repeat. No method sees them.
         self.raw: SiloState = {key: memory[key] for key in memory if key.startswith(RAW)}
         self.previous: tuple[Serial, SiloState, SiloState] | None = None
 
-    def _journal_path(self, spec: SiloSpec) -> Path | None:
-        if spec.journals is None:
-            return None
-        run = spec.settings.digest.hex()[:16]
-        return Path(spec.journals) / f"{self.silo.name}-{run}.txt"
+    def close(self) -> None:
+        self.journal.close()
 
     def checkpoint(self) -> dict[str, np.ndarray]:
         """What the method stores, and in a simulation the raw sums. With noise from the operating
@@ -161,10 +170,13 @@ class SiloParticipant(WorkingParticipant):
         before, that the run does not have, or that exceeds the budget."""
         serial = (task.round, task.place)
         query = self.settings.query(self.silo.name, task, self.present, self.journal.session)
-        if serial not in self.settings.rehearsed:
+        new = serial not in self.settings.rehearsed
+        if new:
             self.journal.require_new(serial)
-            self._require_budget(serial)
-        self.journal.begin(serial)
+        charge = self.settings.charge(serial, self.present) if self.journal.charges else None
+        if new and charge is not None:
+            self._require_budget(serial, charge)
+        self.journal.begin(serial, charge)
         return query if self.state is None else replace(query, sampled=self._sample(task))
 
     def _sample(self, task: QueryTask) -> np.ndarray | None:
@@ -174,21 +186,19 @@ class SiloParticipant(WorkingParticipant):
             Maybe(Array(np.bool_, (self.settings.n_units,))).check(sampled)
         return sampled
 
-    def _require_budget(self, serial: Serial) -> None:
-        accountant = self.settings.accountant
-        limit = accountant.limit
-        if limit is None:
+    def _require_budget(self, serial: Serial, charge: Charge) -> None:
+        budget = self.journal.budget
+        if budget is None:
             return
-        answered = self.journal.answered + Counter([serial])
-        if accountant.target is not None and max(answered.values()) == 1:
-            return  # the noise was solved for one answer to each query
-        # A seeded run repeats a round bit for bit, so the second answer shows nothing new.
-        system = self.silo.streams.system
-        serials = tuple(sorted(answered.elements() if system else answered))
-        if self.settings.epsilon(serials, serial[0]) > limit:
+        refuses = f"{self.silo.name} refuses round {serial[0]}"
+        spent = self.journal.spent + Counter([charge])
+        try:
+            epsilon = self.settings.epsilon(spent, budget.delta)
+        except ConfigError as error:  # an earlier run may have had another accountant
+            raise RefusedError(f"{refuses}: {error}") from error
+        if not epsilon <= budget.epsilon:
             raise RefusedError(
-                f"{self.silo.name} refuses round {serial[0]}: with its earlier answers it would "
-                f"exceed {accountant.limit_text}"
+                f"{refuses}: with its earlier answers it would exceed its budget of {budget}"
             )
 
     def _query(self, task: QueryTask) -> Party:

@@ -1,21 +1,25 @@
-"""What a silo has been asked, so that it answers nothing twice.
+"""What a silo has answered, so that it answers nothing twice in a life, and never more than its
+budget.
 
 In one process the journal lives as long as the silo: the run's folder is the durable record there.
-With a folder, the silo writes each set-up and each query to a file of its own before its first
-message, and reads the file when it starts again.
+With a file, the silo writes each set-up and each query with its cost before its first message, and
+reads all of them when it starts again. The file stands for one set of records in one study,
+whatever the settings of its runs are.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import dataclass
 
-from fedpriv.errors import RefusedError
+from fedpriv.accountants.charges import Charge
+from fedpriv.errors import ConfigError, RefusedError, require
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.query import SESSION_BYTES
+from fedpriv.runtime.site_file import CountedLines, SiteFile
 
-SET_UP, QUERY = "setup", "query"
+BUDGET, SET_UP, CHARGE, QUERY = "budget", "setup", "charge", "query"
 SPARE_SET_UPS = 8
 """Set-ups that a silo takes part in before each round, beside two for each silo. Nothing is charged
 for a set-up, and it shows new keys, and the counts of records under new masks: so their number must
@@ -23,33 +27,82 @@ be bounded. A query begins the next round, and so does a set-up that says so; a 
 passed over is never answered again."""
 
 
+@dataclass(frozen=True)
+class Budget:
+    """The most that all answers of a site may cost together.
+
+    epsilon: at `delta`.
+    delta: of all answers.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require(self.epsilon > 0, "epsilon", self.epsilon, "a positive epsilon")
+        require(0 < self.delta < 1, "delta", self.delta, "must lie strictly between 0 and 1")
+
+    def __str__(self) -> str:
+        return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
+
+
 class SiloJournal:
-    """The journal of one silo in one run.
+    """The journal of one silo, open for one run.
 
     name: of the silo.
-    path: file; None: memory only.
-    session: name of the last set-up.
+    file: where it is; None: memory only.
+    run: name of the run's settings. Signatures are bound to them, so sessions of other runs are no
+        earlier ones.
+    asked: the run's budget. A file without a budget records it, and refuses a larger one later.
+    own: the site's decision, which replaces the recorded budget; None: there is none.
+    budget: of all answers; None: there is none.
+    session: name of the run's last set-up.
     last: no query up to this one is answered in this life of the silo; a resumed run repeats
         rounds.
-    answered: how often each query was begun, in all lives.
-    set_ups: number of set-ups, in all lives.
+    spent: how often each charge was answered, in all runs and lives.
+    set_ups: number of set-ups, in all runs and lives.
     round: the round that set-ups now come before.
     in_a_row: number of set-ups before it.
 
-    Raises RefusedError for a damaged file.
+    Raises RefusedError for a file that is damaged, or that `CountedLines` refuses.
     """
 
-    def __init__(self, name: str, path: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        file: SiteFile | None = None,
+        *,
+        run: str = "",
+        asked: Budget | None = None,
+        own: Budget | None = None,
+    ) -> None:
         self.name = name
-        self.path = path
+        self.run = run
+        self.budget = own or asked
         self.session = b""
         self.last: Serial = (0, 0)
-        self.answered: Counter[Serial] = Counter()
+        self.spent: Counter[Charge] = Counter()
         self.set_ups = 0
         self.round = 1
         self.in_a_row = 0
-        if path is not None and path.exists():
-            self._read(path)
+        self._charges: dict[str, Charge] = {}
+        self._lines: CountedLines | None = None
+        if file is not None:
+            with ExitStack() as opened:
+                self._lines = opened.enter_context(file.open())
+                recorded = self._read(self._lines)
+                self._agree(recorded, asked, own)
+                opened.pop_all()
+
+    def close(self) -> None:
+        """Let another life of the silo open the file."""
+        if self._lines is not None:
+            self._lines.close()
+
+    @property
+    def charges(self) -> bool:
+        """Whether it needs to know what an answer costs."""
+        return self._lines is not None or self.budget is not None
 
     def set_up(self, session: bytes, n_silos: int, round: int) -> None:
         """Note a set-up before a round. Raises RefusedError for a session that is not new, and for
@@ -64,7 +117,7 @@ class SiloJournal:
             raise RefusedError(
                 f"{self.name} refuses a set-up: {self.in_a_row} in a row without a query"
             )
-        self._write(SET_UP, session.hex())
+        self._write(f"{SET_UP} {self.run} {session.hex()}\n")
         self.session = session
         self.set_ups += 1
         self.in_a_row += 1
@@ -77,40 +130,68 @@ class SiloJournal:
                 "gone on to a later one"
             )
 
-    def begin(self, serial: Serial) -> None:
-        """Note a query, before its first message."""
-        self._write(QUERY, f"{serial[0]} {serial[1]}")
+    def begin(self, serial: Serial, charge: Charge | None = None) -> None:
+        """Note a query and what it costs, before its first message."""
+        if charge is not None:
+            self.spent[self._written(serial, charge)] += 1
         self.last = max(self.last, serial)
-        self.answered[serial] += 1
         self.round = max(self.round, serial[0] + 1)
         self.in_a_row = 0
 
-    def _write(self, what: str, which: str) -> None:
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with open(handle, "ab") as file:
-            file.write(f"{what} {which}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _read(self, path: Path) -> None:
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
+    def _written(self, serial: Serial, charge: Charge) -> Charge:
+        """The charge once it is written down, or its first equal."""
+        if self._lines is None:
+            return charge
         try:
-            for line in whole.decode().split("\n")[:-1]:
-                what, *words = line.split(" ")
-                if what == SET_UP:
-                    self.session = max(self.session, bytes.fromhex(words[0]))
-                    self.set_ups += 1
-                elif what == QUERY:
-                    self.answered[int(words[0]), int(words[1])] += 1
-                else:
-                    raise ValueError(f"{what!r} instead of {SET_UP} or {QUERY}")
-        except (ValueError, IndexError) as error:
+            text = charge.text
+        except ValueError as error:
+            raise RefusedError(f"{self.name} cannot write down what it answers: {error}") from error
+        new = text not in self._charges
+        number = len(self._charges) if new else [*self._charges].index(text)
+        query = f"{QUERY} {serial[0]} {serial[1]} {number}\n"
+        self._write(f"{CHARGE} {text}\n{query}" if new else query)
+        return self._charges.setdefault(text, charge)
+
+    def _agree(self, recorded: Budget | None, asked: Budget | None, own: Budget | None) -> None:
+        """Find the budget, and record it where it is new."""
+        self.budget = own or recorded or asked
+        if self.budget is None:
+            return
+        if self.budget != recorded:
+            self._write(f"{BUDGET} {self.budget.epsilon!r} {self.budget.delta!r}\n")
+        if asked is not None and asked.epsilon > self.budget.epsilon:
             raise RefusedError(
-                f"{path} is damaged ({error}): {self.name} answers nothing"
+                f"{self.name} has a budget of {self.budget}, and the run asks for epsilon "
+                f"{asked.epsilon:g}"
+            )
+
+    def _write(self, lines: str) -> None:
+        if self._lines is not None:
+            self._lines.append(lines.encode())
+
+    def _read(self, lines: CountedLines) -> Budget | None:
+        """Read what was written. Returns the last budget."""
+        budget = None
+        charges: list[Charge] = []
+        try:
+            for line in lines.content.decode().split("\n")[:-1]:
+                what, _, rest = line.partition(" ")
+                if what == BUDGET:
+                    budget = Budget(*map(float, rest.split(" ")))
+                elif what == SET_UP:
+                    run, name = rest.split(" ")
+                    session = bytes.fromhex(name)
+                    self.session = max(self.session, session if run == self.run else b"")
+                    self.set_ups += 1
+                elif what == CHARGE:
+                    charges.append(self._charges.setdefault(rest, Charge.read(rest)))
+                elif what == QUERY:
+                    *_, number = map(int, rest.split(" "))
+                    self.spent[charges[number]] += 1
+                else:
+                    raise ValueError(f"a line that begins with {what!r:.20}")
+        except (ValueError, IndexError, TypeError, ConfigError) as error:
+            raise RefusedError(
+                f"{lines.path} is damaged ({error}): {self.name} answers nothing"
             ) from error
-        if whole != data:  # a line without its end was cut off before its query began
-            os.truncate(path, len(whole))  # else the next line would be a part of it
+        return budget

@@ -80,7 +80,7 @@ class MortalSession(InProcessSession):
             if any(death.wake == self.wakes[name] for death in self._due(name))
         ]
         for name in dead:
-            del self.participants[name]
+            self.participants.pop(name).close()
         self.wakes.update(mail.keys())
         living = {name: letters for name, letters in mail.items() if name not in dead}
         return super().wake(living) | dict.fromkeys(dead)
@@ -89,7 +89,7 @@ class MortalSession(InProcessSession):
         living = set(names) - self.lost
         for name in living:
             if any(death.wake >= self.wakes[name] for death in self._due(name)):
-                del self.participants[name]
+                self.participants.pop(name).close()
         return super().checkpoints(living - self.lost)
 
     def _due(self, name: str) -> list[Death]:

@@ -14,6 +14,13 @@ from fedpriv.util.work import Work, run_work
 DISK_THREADS = 8
 
 
+def state_folder() -> Path:
+    """Where this user's state outlives runs on this machine: `$XDG_STATE_HOME/fedpriv`, by default
+    below ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state) / "fedpriv"
+
+
 def fsync(file: BinaryIO) -> None:
     """Return once what was written to `file` survives the end of the machine."""
     run_work(_Fsync(file))

@@ -1,12 +1,17 @@
 """What a silo refuses, whoever asks: it computes each query from its own settings, answers none
 twice, and stays within its budget."""
 
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from dp_accounting import DpEvent
 from runs import experiment
 
+from fedpriv.accountants.charges import Charge
+from fedpriv.accountants.events import Event
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.engines.base import Network
 from fedpriv.errors import RefusedError
@@ -15,6 +20,7 @@ from fedpriv.parties.post import Post
 from fedpriv.rounds.query import Broadcast, QueryTask, SetUpTask, next_session
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
+from fedpriv.runtime.site_file import SiteFile
 from fedpriv.testing.faults import Faulty, alter
 
 AGGREGATIONS = {
@@ -183,44 +189,96 @@ def test_a_silo_has_a_budget_of_its_own():
     words = ("algo=uldp_avg", "rounds=4", "accountant.budget=1e3")
     with prepare(experiment(*words)) as prepared:
         settings = prepared.settings
-        spent = settings.epsilon(((1, 0),), 1)
-        twice = settings.epsilon(((1, 0), (2, 0)), 2)
+        charge = settings.charge((1, 0), settings.silos)
+        spent, twice = (settings.epsilon({charge: count}, 1e-5) for count in (1, 2))
         assert 0 < spent < twice < 1e3
     with prepare(experiment(*words[:2], f"accountant.budget={(spent + twice) / 2}")) as prepared:
         result = prepared.run_round(prepared.queries(1), prepared.state)
         assert result.aborted is None
         refused = prepared.run_round(prepared.queries(2), result.state)
-        assert "would exceed accountant.budget" in refused.aborted
+        assert "would exceed its budget of epsilon 0.893156 at" in refused.aborted
 
 
 # -- the journal -----------------------------------------------------------------------------------
 
 
-def test_a_journal_outlives_its_silo(tmp_path):
-    path = tmp_path / "new folder" / "silo0.txt"
-    journal = SiloJournal("silo0", path)
+@pytest.fixture
+def journal(tmp_path):
+    """Opens a life of silo0's journal."""
+    file = SiteFile(str(tmp_path / "new folder" / "silo0.txt"), str(tmp_path / "counters"))
+
+    @contextmanager
+    def life(**about):
+        found = SiloJournal("silo0", file, **about)
+        try:
+            yield found
+        finally:
+            found.close()
+
+    life.path = Path(file.path)
+    return life
+
+
+def test_a_journal_outlives_its_silo(journal):
     first, second = next_session(b""), next_session(next_session(b""))
-    journal.set_up(first, 3, 1)
-    journal.begin((1, 0))
-    journal.begin((2, 0))
-    assert path.stat().st_mode & 0o777 == 0o600
-    with open(path, "a") as file:
-        file.write("query 3")  # cut off: this query never began
-    again = SiloJournal("silo0", path)
-    assert again.answered == {(1, 0): 1, (2, 0): 1}
-    assert again.set_ups == 1
-    with pytest.raises(RefusedError, match="not a new one"):
-        again.set_up(first, 3, 1)
-    again.set_up(second, 3, 1)
-    assert SiloJournal("silo0", path).set_ups == 2  # the line is not a part of the one cut off
+    loud, quiet = Charge("server", ()), Charge("released model", ())
+    with journal(run="a") as life:
+        life.set_up(first, 3, 1)
+        for serial, charge in (((1, 0), loud), ((2, 0), quiet), ((2, 1), loud)):
+            life.begin(serial, charge)
+    with open(journal.path, "a") as file:
+        file.write("query 3 0")  # cut off: this query never began
+    with journal(run="a") as life:
+        spent = {charge.observer: count for charge, count in life.spent.items()}
+        assert spent == {"server": 2, "released model": 1}
+        assert life.set_ups == 1
+        with pytest.raises(RefusedError, match="not a new one"):
+            life.set_up(first, 3, 1)
+        life.set_up(second, 3, 1)
+        life.begin((1, 0), Charge("server", ()))
+    with journal(run="b") as life:  # the line is not a part of the one cut off
+        assert (life.set_ups, sorted(life.spent.values())) == (2, [1, 3])
+        life.set_up(first, 3, 1)  # whose signatures are worth nothing under other settings
 
 
-@pytest.mark.parametrize("line", ["query one 2", "query 1", "nonsense", "setup xyz"])
-def test_a_damaged_journal_ends_the_silo(tmp_path, line):
-    path = tmp_path / "silo0.txt"
-    path.write_text(f"{line}\nquery 2 0\n")
-    with pytest.raises(RefusedError, match=r"silo0\.txt is damaged"):
-        SiloJournal("silo0", path)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "query 1 0 one",
+        "query 1 0 7",
+        "query",
+        "nonsense",
+        "setup xyz",
+        "setup a xyz",
+        "budget 3",
+        "budget -3 0.1",
+        "charge",
+        "charge {}",
+        'charge ["server", "", [["server", "user", "replace", "", 1, "", false, null]]]',
+        'charge ["s", "", [["s", "user", "replace", "", 1, "", false, {"attr": []}, null]]]',
+        'charge ["s", "", [["s", "user", "replace", "", 1, "", false, {"Mapping": []}, null]]]',
+    ],
+)
+def test_a_damaged_journal_ends_the_silo(journal, line):
+    """With the right counter."""
+    with SiteFile(str(journal.path), str(journal.path.parents[1] / "counters")).open() as lines:
+        lines.append(f"{line}\nsetup a {'00' * 16}\n".encode())
+    with (
+        pytest.raises(RefusedError, match=r"silo0\.txt is damaged .*: silo0 answers nothing"),
+        journal(),
+    ):
+        pass
+
+
+def test_what_no_line_can_hold_is_not_answered(journal):
+    class Own(DpEvent):
+        pass
+
+    event = Event("server", "user", "replace", Own(), None)
+    with journal() as life:
+        with pytest.raises(RefusedError, match="cannot write down what it answers: Own is no"):
+            life.begin((1, 0), Charge("server", (event,)))
+        assert not life.spent
 
 
 def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
@@ -228,19 +286,19 @@ def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
     where the coordinator's is gone."""
     words = ("algo=uldp_avg", "rounds=3", "randomness=system")
     with prepare(experiment(*words)) as prepared:
-        once = prepared.settings.epsilon(((1, 0),), 1)
-        twice = prepared.settings.epsilon(((1, 0), (1, 0)), 1)
+        charge = prepared.settings.charge((1, 0), prepared.silos)
+        once, twice = (prepared.settings.epsilon({charge: count}, 1e-5) for count in (1, 2))
     exp = experiment(*words, f"accountant.budget={(once + twice) / 2}")
     first, second = answers_to_two_coordinators(exp, tmp_path, 1)
     assert first is None
-    assert "would exceed accountant.budget" in second
+    assert "would exceed its budget of epsilon 0.893156 at" in second
 
 
 def test_a_silo_refuses_a_second_answer_beyond_the_target(tmp_path):
     words = ("rounds=2", "randomness=system", "accountant=rdp", "accountant.target=1.5")
     *first, _, second = answers_to_two_coordinators(experiment(*words), tmp_path, 2)
     assert first == [None, None]
-    assert "would exceed accountant.target=1.5" in second
+    assert "would exceed its budget of epsilon 1.5" in second
 
 
 def answers_to_two_coordinators(exp, journals, rounds):
@@ -249,7 +307,8 @@ def answers_to_two_coordinators(exp, journals, rounds):
     for _ in range(2):
         with prepare(exp) as prepared:
             for name in prepared.silos:
-                spec = replace(prepared.session.specs[name], journals=str(journals))
+                file = SiteFile(str(journals / f"{name}.txt"))
+                spec = replace(prepared.session.specs[name], journal=file)
                 prepared.session.specs[name] = spec
             prepared.session.reopen({name: {} for name in prepared.silos})
             prepared.set_up(1, [])

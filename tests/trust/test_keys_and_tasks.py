@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scripted_parties import Role
 
+from fedpriv.accountants.charges import Charge
 from fedpriv.crypto.roster import Roster, RosterEntry, new_identities
 from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.engines.descriptions import describe, restore
@@ -14,6 +15,7 @@ from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.rounds.query import QueryTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
+from fedpriv.runtime.site_file import SiteFile
 from fedpriv.testing import experiment
 
 pytestmark = pytest.mark.slow
@@ -80,28 +82,36 @@ def test_tasks_of_drawn_fields_are_queries_of_the_run_or_refused(chance):
             assert task.repeats >= 0
 
 
+CHARGE = Charge("server", ())
+
+
+def lives(tmp_path):
+    """Opens lives of a silo's journal."""
+    file = SiteFile(str(tmp_path / "silo0.txt"), str(tmp_path / "counters"))
+    return lambda: contextlib.closing(SiloJournal("silo0", file))
+
+
 def test_without_a_budget_a_restarted_silo_answers_again_and_counts_it(tmp_path):
     """The page asks for a budget."""
-    path = tmp_path / "silo0.txt"
-    SiloJournal("silo0", path).begin((1, 0))
-    again = SiloJournal("silo0", path)
-    again.begin((1, 0))
-    assert again.answered[1, 0] == 2
+    for count in (1, 2):
+        with lives(tmp_path)() as journal:
+            journal.begin((1, 0), CHARGE)
+            assert journal.spent.total() == count
 
 
-def test_a_journal_cut_at_any_byte_has_its_whole_lines_or_is_refused(tmp_path):
-    path = tmp_path / "silo0.txt"
-    journal = SiloJournal("silo0", path)
-    for number in range(1, 6):
-        journal.begin((number, 0))
+def test_a_journal_cut_at_any_byte_is_refused(tmp_path):
+    path, life = tmp_path / "silo0.txt", lives(tmp_path)
+    with life() as journal:
+        for number in range(1, 6):
+            journal.begin((number, 0), CHARGE)
     whole = path.read_bytes()
-    for size in range(len(whole) + 1):
+    for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        try:
-            found = SiloJournal("silo0", path)
-        except RefusedError:
-            continue
-        assert len(found.answered) == whole[:size].count(b"\n")
+        with pytest.raises(RefusedError, match="not as it was last used"):
+            life()
+    path.write_bytes(whole)
+    with life() as journal:
+        assert journal.spent.total() == 5
 
 
 def test_descriptions_with_a_drawn_change_are_values_or_one_error(chance):

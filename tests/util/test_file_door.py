@@ -13,7 +13,6 @@ OWN = {
     "util/durable_files.py": "files and folders that this process has just written",
     "runtime/identity.py": "source code of the running program",
     "util/locked_lines.py": "journals, which no link leads away: require_regular follows",
-    "runtime/silo_journal.py": "a silo's journal, in a folder of its own",
     "runs/checkpoint.py": "safetensors reads by the path: require_regular comes first",
     "settings/words.py": "fedpriv's configuration",
     "settings/keys.py": "fedpriv's configuration",
