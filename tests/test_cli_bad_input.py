@@ -39,6 +39,7 @@ BAD_SETTINGS = [
     (["algo=fedavg", "algo.clip=1"], ["algo.clip"]),
     (["algo=fedavg", "mechanism=gaussian"], ["algo.clip"]),
     (["accountant.delta=2"], ["accountant.delta=2"]),
+    (["accountant.delta=0"], ["accountant.delta=0"]),
     (["optimizer=adagrad"], ["optimizer=adagrad", "adam, rmsprop, sgd"]),
     (["optimizer.lr=1"], ["optimizer.lr", "unknown key", "momentum", "weight_decay"]),
     (["optimizer.momentum=1"], ["optimizer.momentum=1"]),

@@ -103,13 +103,17 @@ FURTHER = (
     ),
     (
         "fedpriv/rounds/contributors.py",
-        "rounds/test_weighting.py certificates/test_derive.py algorithms/test_uldp.py "
+        "rounds/test_weighting.py models/test_resnet.py certificates/test_derive.py "
+        "algorithms/test_uldp.py "
         "certificates/test_correlated_noise.py algorithms/test_fedprox.py",
     ),
     (
         "fedpriv/rounds/local_job.py",
         "rounds/test_local_job.py aggregation/test_noised_sum.py runtime",
     ),
+    ("fedpriv/rounds/one_row.py", "rounds aggregation/test_noised_sum.py"),
+    ("fedpriv/rounds/mixing.py", "runtime/test_mixing.py certificates/test_correlated_noise.py"),
+    ("fedpriv/rounds/bounding.py", "runtime/test_silo_bounds.py rounds"),
     ("fedpriv/claims/importers/*", "claims/importers claims/test_command.py"),
     (
         "fedpriv/claims/recording/*",
@@ -186,6 +190,7 @@ FURTHER = (
         "testing/test_outside_package.py audit/test_stated_power.py audit/test_planted_bugs.py "
         "conformance/test_sensitivity.py",
     ),
+    ("fedpriv/reports/*", "reports sweeps/test_resumed_sweeps.py"),
     ("fedpriv/settings/*", "settings test_cli_words.py test_cli_bad_input.py test_cli.py"),
     (
         "fedpriv/engines/*",
@@ -194,7 +199,7 @@ FURTHER = (
     ),
     *(
         (f"fedpriv/{room}/*", room)
-        for room in ("reports", "bundles", "rounds", "comparisons", "sweeps", "models", "util")
+        for room in ("bundles", "rounds", "comparisons", "sweeps", "models", "util")
     ),
     (
         "fedpriv/*",
