@@ -133,6 +133,8 @@ def test_real_noise_keeps_the_range_that_messages_have():
     assert Gaussian(1.0, 0.0).encoding(3, 0.3, real=True) is None
     assert Gaussian(1.0, 5.0).encoding(3, 0.3) is None
     assert DiscreteGaussian(1.0, 5.0).encoding(3, 0.3) == FixedPoint(64, 0.3, 3)
+    unbounded = DiscreteGaussian(1.0, 5.0).encoding(3, math.inf, real=True)
+    assert unbounded == FixedPoint(64, UNBOUNDED_RANGE, 3)
     assert NoMechanism().encoding(3, 0.3, real=True) is None
 
 
