@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
+
+from fedpriv.util.file_locks import lock
 
 PREPARED = """
 import sys
@@ -62,3 +65,14 @@ def test_without_fcntl(command):
 def test_a_locked_byte_serves_as_a_lock(tmp_path):
     done = child(WINDOWS, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no shared locks")
+@pytest.mark.parametrize(
+    ("shared", "others"), [((True, True), True), ((True, False), False), ((False, True), False)]
+)
+def test_only_shared_locks_are_shared(shared, others, tmp_path):
+    with open(tmp_path / "file", "w") as one, open(tmp_path / "file") as other:
+        lock(one.fileno(), shared=shared[0])
+        with nullcontext() if others else pytest.raises(BlockingIOError):
+            lock(other.fileno(), shared=shared[1])

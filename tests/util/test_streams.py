@@ -138,6 +138,7 @@ def test_system_integers_are_uniform(low, high):
         (-(2**63), 2**63, np.int64),
         (0, 2**64, np.uint64),
         (0, 3 * 2**61 + 1, np.int64),
+        (0, 2**60 + 1, np.int64),  # the highest number has a single bit
     ],
 )
 def test_large_system_integers_are_uniform(low, high, dtype):
@@ -145,8 +146,18 @@ def test_large_system_integers_are_uniform(low, high, dtype):
     assert drawn.dtype == dtype
     assert low <= int(drawn.min()) <= int(drawn.max()) < high
     assert stats.kstest((drawn.astype(float) - low) / (high - low), "uniform").pvalue > 1e-6
-    # The lowest bits as well.
+    # The lowest bits as well, and none is missing below.
     assert stats.chisquare(np.bincount((drawn & dtype(7)).astype(int), minlength=8)).pvalue > 1e-6
+    assert int(np.bitwise_or.reduce(drawn.astype(np.uint64))) % 2**60 == 2**60 - 1
+
+
+@pytest.mark.parametrize(("byte", "number"), [(0, 2.0**-53), (255, 1 - 2.0**-53)])
+def test_no_system_number_is_zero_or_one(byte, number):
+    class Repeated(SystemGenerator):
+        def bytes(self, length):
+            return bytes([byte]) * length
+
+    assert Repeated().random(2).tolist() == [number, number]
 
 
 def test_system_integers_below_a_bound_each():

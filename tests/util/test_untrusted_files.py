@@ -40,6 +40,7 @@ def test_yaml_describes_plain_values(tmp_path, text, reason):
 
 def test_plain_yaml_is_read(tmp_path):
     text = "a: 1e-5\nb: [x, 'y: z', null]\nc: {d: {e: '5'}}\n"
+    text += "f: [" + "[1], " * 50 + "2]\n"  # many lists, and none deep
     (tmp_path / "config.yaml").write_text(text)
     assert yaml.safe_load(read_plain_yaml(tmp_path / "config.yaml")) == yaml.safe_load(text)
 
