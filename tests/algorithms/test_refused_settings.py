@@ -37,6 +37,8 @@ scaffold optimizer=adam
 secured_fl algo.init_weights=mine
 spider algo.variant=other
 spider algo.phase=0
+spider algo.anchor_batch_size=0
+spider algo.batch_size=0
 spider algo.variant=alternate algo.prox=l1
 spider algo.sampling=coins
 spider algo.gradient_share=1.0

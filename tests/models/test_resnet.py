@@ -42,7 +42,7 @@ def test_it_is_allowed_where_a_silo_is_bounded_as_a_whole_or_nothing_is(algo):
     ).model.mixes_records
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 16, 16), (30,)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 16, 16), (3, 16, 32), (30,)])
 def test_other_records_are_refused(shape):
     with pytest.raises(ConfigError, match="model=resnet18: colour images"):
         ResNet18().size(shape, 10)

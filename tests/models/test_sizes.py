@@ -71,8 +71,9 @@ def test_cifar_layers():
     ]
 
 
-def test_images_of_other_sizes():
-    assert CIFAR.build((1, 28, 28), 10)(torch.randn(2, 1, 28, 28)).shape == (2, 10)
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 31, 26)])
+def test_images_of_other_sizes(shape):
+    assert CIFAR.build(shape, 10)(torch.randn(2, *shape)).shape == (2, 10)
     assert MNIST.build((3, 32, 40), 10)(torch.randn(2, 3, 32, 40)).shape == (2, 10)
 
 
