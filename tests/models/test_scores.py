@@ -28,6 +28,12 @@ def test_two_classes_are_scored_as_by_scikit_learn():
     )
 
 
+def test_a_class_of_a_single_record_is_ranked():
+    """Above one of the two others, and below the other."""
+    margins = np.array([[0.0, -1.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
+    assert Classification().final_metrics(margins, np.array([0, 0, 1]))["auc"] == 0.5
+
+
 @pytest.mark.parametrize("threshold", [0.5, 0.1, 0.9])
 def test_a_threshold_decides_confusion_and_accuracy(threshold):
     p = probabilities(BOTH)[:, 1]

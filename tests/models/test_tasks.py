@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 from lifelines.utils import concordance_index
 from torch.nn import functional as F
 
+from fedpriv.models.linear import Linear
+from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import (
     BinaryClassification,
     Classification,
     CoxRegression,
+    convex_loss,
 )
 
 
@@ -71,6 +74,49 @@ def test_losses_equal_torch_and_take_leading_dimensions():
         [F.binary_cross_entropy(a.sigmoid().squeeze(-1), b) for a, b in zip(one, truth)]
     )
     torch.testing.assert_close(BinaryClassification().loss(one, truth, weight), expected)
+
+
+EVENTS = torch.tensor([[1.0, 3.0], [0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("task", "width", "y"),
+    [
+        (Classification(), 2, torch.tensor([0, 1, 1])),
+        (BinaryClassification(), 1, torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)),
+        (Regression(), 1, torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)),
+        (CoxRegression(), 1, EVENTS),
+        (ExponentialSurvival(), 1, EVENTS),
+    ],
+    ids=repr,
+)
+def test_a_gradient_is_the_slope_of_the_loss(task, width, y):
+    generator = torch.Generator().manual_seed(0)
+    outputs, way = torch.randn(2, 3, width, generator=generator, dtype=torch.float64)
+    weight = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+    up, down = (task.loss(outputs + step * way, y, weight) for step in (1e-6, -1e-6))
+    slope = (task.gradient(outputs, y, weight) * way).sum()
+    assert slope.item() == pytest.approx((up - down).item() / 2e-6, rel=1e-6)
+
+
+def test_a_hazard_is_lived_through_and_met():
+    """Hazards 2 and 1: 2 * 3 - ln 2 with an event, and 1 * 2 without."""
+    outputs = torch.tensor([[np.log(2.0)], [0.0]])
+    loss = ExponentialSurvival().loss(outputs, EVENTS[:2], torch.ones(2))
+    assert loss.item() == pytest.approx(6 - np.log(2) + 2)
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "bias", "smoothness"),
+    [
+        (BinaryClassification(), 1, False, 0.25 * 9),
+        (BinaryClassification(), 1, True, 0.25 * 10),
+        (Regression(), 1, True, 10.0),
+    ],
+)
+def test_smoothness_grows_with_the_square_of_the_features_norm(task, outputs, bias, smoothness):
+    loss = convex_loss(Linear(bias=bias), task, outputs)
+    assert loss.smoothness(3.0) == pytest.approx(smoothness)
 
 
 def test_balanced_accuracy_is_the_mean_of_true_rates():
