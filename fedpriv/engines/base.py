@@ -147,7 +147,7 @@ class Engine(ABC):
     """Opens sessions.
 
     addresses: names of the arguments that say where it connects, reads or writes.
-    journals: folder in which each silo keeps its journal; None: in memory.
+    journals: folder in which each silo keeps its journal of a study; None: in memory.
     roster: file with all parties' verification keys, on each party's machine; None: every process
         makes new keys for all.
     keys: folder with a party's private key, on its machine. Only together with `roster`.

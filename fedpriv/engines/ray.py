@@ -34,8 +34,9 @@ class RayEngine(Engine):
     gpus_per_party: GPUs that Ray reserves for each party, or a fraction of one; with 0 each party
         sees all GPUs of its machine.
     threads: of each party. With one, results equal those of one process on one thread to the bit.
-    journals: folder on each party's machine, in which a silo writes each set-up and query before
-        its first message; null: in memory, for as long as its process lives.
+    journals: folder on each party's machine, in which a silo writes each set-up and query of a
+        study before its first message, and keeps its budget; null: in memory, for as long as its
+        process lives.
     roster, keys: see `Engine`. Each party reads its own key on its own machine.
     """
 

@@ -92,7 +92,6 @@ def lives(tmp_path):
 
 
 def test_without_a_budget_a_restarted_silo_answers_again_and_counts_it(tmp_path):
-    """The page asks for a budget."""
     for count in (1, 2):
         with lives(tmp_path)() as journal:
             journal.begin((1, 0), CHARGE)
