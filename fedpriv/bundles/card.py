@@ -63,10 +63,9 @@ decision and does not replace it.
 
 ## Use the model
 
-```
-fedpriv predict path/to/this/folder new.csv --out scores.csv
-```
+{use}
 """
+USE = "```\nfedpriv predict path/to/this/folder new.csv --out scores.csv\n```"
 
 
 def card(bundle: Bundle) -> str:
@@ -96,6 +95,7 @@ def card(bundle: Bundle) -> str:
         records=_records(bundle),
         outputs=_outputs(bundle),
         second=second if len(bundle.classes) == 2 else "",
+        use=f"It has no network to predict with: {bundle.unsaved}." if bundle.unsaved else USE,
     )
 
 

@@ -161,15 +161,15 @@ def _node(
         case "output":
             return {"op": "output", **given}
     name = getattr(node.target, "__name__", target)
-    raise UnsavedError(f"the operation {name} is not in the table of bundles")
+    raise UnsavedError(f"the operation {name}; allowed: {', '.join(_NAMES)}")
 
 
 def _layer(layer: nn.Module, names: Mapping[int, str]) -> dict[str, Any]:
     kind = type(layer)
     if LAYERS.get(kind.__name__) is not kind:
-        raise UnsavedError(f"the layer {kind.__name__} is not in the table of bundles")
+        raise UnsavedError(f"the layer {kind.__name__}; allowed: {', '.join(LAYERS)}")
     recurrent = isinstance(layer, nn.RNNBase)
-    arguments = OF_RECURRENT if recurrent else tuple(inspect.signature(kind).parameters)
+    arguments = OF_RECURRENT if recurrent else inspect.getfullargspec(kind.__init__).args[1:]
     values = {
         name: getattr(layer, name, getattr(layer, f"in_proj_{name}", None))
         for name in arguments
@@ -200,9 +200,11 @@ def _encoded(value: Any, places: Mapping[fx.Node, int]) -> Any:
     if isinstance(value, slice):
         parts = (value.start, value.stop, value.step)
         return {"slice": [_encoded(one, places) for one in parts]}
+    if value is ...:
+        return {"ellipsis": []}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise UnsavedError(f"an argument {value!s:.40} is not in the table of bundles")
+    raise UnsavedError(f"an argument {value!s:.40}; allowed: numbers, texts, slices and tuples")
 
 
 class SavedNetwork(nn.Module):
@@ -291,6 +293,8 @@ def _decoded(value: Any, found: list[Any]) -> Any:
         [(kind, inner)] = value.items()
         if kind == "node" and type(inner) is int and 0 <= inner < len(found):
             return found[inner]
+        if kind == "ellipsis":
+            return ...
         if kind in ("tuple", "slice") and isinstance(inner, list):
             parts = [_decoded(one, found) for one in inner]
             return tuple(parts) if kind == "tuple" else slice(*parts)

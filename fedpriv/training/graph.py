@@ -167,6 +167,47 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_layer(m)
 
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Encoders without a mask become the layers that they are made of."""
+        parts = ENCODERS.get(type(m)) if len(args) == 1 and not kwargs else None
+        return super().call_module(m, forward, args, kwargs) if parts is None else parts(m, *args)
+
+
+def _encoder(own: nn.Module, x: Any) -> Any:
+    assert isinstance(own, nn.TransformerEncoder)
+    for layer in own.layers:
+        x = layer(x)
+    return x if own.norm is None else own.norm(x)
+
+
+def _encoder_layer(own: nn.Module, x: Any) -> Any:
+    """As in Vaswani et al., 2017, or with norms first."""
+    assert isinstance(own, nn.TransformerEncoderLayer)
+
+    def attended(h: Any) -> Any:
+        return own.dropout1(own.self_attn(h, h, h, need_weights=False)[0])
+
+    def forwarded(h: Any) -> Any:
+        return own.dropout2(own.linear2(own.dropout(own.activation(own.linear1(h)))))
+
+    if own.norm_first:
+        x = x + attended(own.norm1(x))
+        return x + forwarded(own.norm2(x))
+    x = own.norm1(x + attended(x))
+    return own.norm2(x + forwarded(x))
+
+
+ENCODERS: dict[type[nn.Module], Callable[[nn.Module, Any], Any]] = {
+    nn.TransformerEncoder: _encoder,
+    nn.TransformerEncoderLayer: _encoder_layer,
+}
+
 
 def _is_layer(module: nn.Module) -> bool:
     """Whether it is a layer of torch itself, or of ours: a node of the graph."""

@@ -215,43 +215,8 @@ class Reader:
         x = self.place(node.args[0])
         if kind in (nn.LSTM, nn.GRU, nn.MultiheadAttention):
             self.returned[node] = self._append(name, _first_result(module), x)
-        elif kind is nn.TransformerEncoderLayer:
-            self.positions[node] = self._encoder_layer(name, module, x)
-        elif isinstance(module, nn.TransformerEncoder) and kind is nn.TransformerEncoder:
-            for i, layer in enumerate(module.layers):
-                x = self._encoder_layer(f"{name}.layers.{i}", layer, x)
-            norm = module.norm
-            self.positions[node] = x if norm is None else self._append(f"{name}.norm", norm, x)
         else:
             self.add(node, name, module, x)
-
-    def _encoder_layer(self, name: str, layer: Any, x: int) -> int:
-        """The parts of a layer as in Vaswani et al., 2017, or with norms first."""
-        if layer.activation is functional.relu:
-            activation: nn.Module = nn.ReLU()
-        elif layer.activation is functional.gelu:
-            activation = nn.GELU()
-        elif isinstance(layer.activation, nn.Module):
-            activation = layer.activation
-        else:
-            raise UnmappedError(f"{name} has an activation of its own")
-        attention = [("self_attn", SelfAttention(layer.self_attn)), ("dropout1", layer.dropout1)]
-        forward = [
-            ("linear1", layer.linear1),
-            ("activation", activation),
-            ("dropout", layer.dropout),
-            ("linear2", layer.linear2),
-            ("dropout2", layer.dropout2),
-        ]
-        for norm, parts in (("norm1", attention), ("norm2", forward)):
-            own = [(norm, getattr(layer, norm))]
-            h = x
-            for child, part in own * layer.norm_first + parts:
-                h = self._append(f"{name}.{child}", part, h)
-            x = self._append(f"{name}.{norm} sum", Sum(), x, h)
-            for child, part in own * (not layer.norm_first):
-                x = self._append(f"{name}.{child}", part, x)
-        return x
 
     def _append(self, name: str, module: nn.Module, *reads: int) -> int:
         """Note a call; returns its position."""
