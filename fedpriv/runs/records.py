@@ -284,11 +284,11 @@ class RunRecords:
         self._write_utility(state)
 
     def _write_utility(self, state: State) -> None:
-        """Write utility.csv, unless each silo has a model of its own."""
+        """Write utility.csv, unless silos have models of their own and records no silo."""
         self.folder.tables.remove(UTILITY)
         prepared = self.prepared
         params = prepared.algo.evaluated(state, prepared.standing.silo_states)
-        if params.ndim == 1:
+        if params.ndim == 1 or prepared.evaluation.test.silo is not None:
             references = self.options.references
             rows = utility_rows(params, prepared.evaluation, references=references)
             self.folder.append(UTILITY, rows)

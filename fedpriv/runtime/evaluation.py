@@ -102,9 +102,18 @@ class Evaluation:
             row[f"local_{metric}"] = self._metrics(evaluated, self.held_out)[metric]
         return row
 
-    def outputs(self, params: np.ndarray) -> np.ndarray:
-        """Outputs (n, c) of the model (d,) on the central test records."""
-        return self._evaluator.outputs(self._vector(params), self._test.x).cpu().numpy()
+    def outputs(self, evaluated: np.ndarray) -> np.ndarray:
+        """Outputs (n, c) on the central test records: of the model (d,), or of each record's own
+        silo's one of the models (n_silos, d)."""
+        rows = [np.arange(len(self.test))]
+        if evaluated.ndim > 1:
+            rows = [np.flatnonzero(self.test.silo == silo) for silo in range(len(evaluated))]
+        found = [
+            self._evaluator.outputs(self._vector(model), self._test.x[own]).cpu().numpy()
+            for model, own in zip(np.atleast_2d(evaluated), rows)
+            if len(own)
+        ]
+        return np.concatenate(found)[np.argsort(np.concatenate(rows))]
 
     def final_scores(self, outputs: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
         """Loss and all metrics of outputs (n, c) on the chosen central test records, (n,) bool."""

@@ -33,7 +33,7 @@ to outputs of the trivial model (1, c) and of a fitted one (m, c)."""
 def utility_rows(params: np.ndarray, on: Evaluation, *, references: bool) -> list[dict[str, Any]]:
     """Rows of utility.csv.
 
-    params: the model (d,).
+    params: the model (d,), or one for each silo (n_silos, d), as `Evaluation.outputs` takes them.
     references: whether records that are rows of numbers have numbers of the trivial model and of
         the one without privacy.
     """

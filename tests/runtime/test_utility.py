@@ -104,6 +104,15 @@ def test_references_can_be_left_out(tmp_path):
     assert found["model"]["all"].notna().all()
 
 
-def test_models_of_silos_are_in_no_table(tmp_path):
+def test_models_of_silos_score_the_records_of_their_own_silo(tmp_path):
+    """The metric of a round is the mean over silos, by their numbers of records."""
+    done, found = utility(tmp_path / "run", "data.label=died", "algo=local_only")
+    silos = found.xs("accuracy", level="metric").drop("all")
+    mean = np.average(silos["model"], weights=silos["records"])
+    assert done.metrics["accuracy"].iloc[-1] == pytest.approx(mean)
+    assert found["model"]["all"]["accuracy"] == pytest.approx(mean)
+
+
+def test_models_of_silos_are_in_no_table_where_records_have_no_silo(tmp_path):
     fedpriv.run("algo=local_only", "rounds=1", "quiet=true", folder=tmp_path / "run")
     assert not (tmp_path / "run" / "utility.csv").exists()
