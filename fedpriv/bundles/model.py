@@ -47,6 +47,11 @@ class Rows:
     refused: dict[int, str]
     notes: list[str]
 
+    @property
+    def read(self) -> np.ndarray:
+        """Which rows can be used, (n,) bool."""
+        return np.array([row not in self.refused for row in range(len(self.x))], dtype=bool)
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -66,13 +71,13 @@ class Model:
 
         Raises DataError for rows that cannot be read.
         """
-        rows = self._read(records)
+        outputs, rows = self._outputs(records)
         if rows.refused:
             shown = [f"row {row}: {why}" for row, why in rows.refused.items()][:SHOWN]
             raise DataError(
                 f"{len(rows.refused)} of {len(rows.x)} rows cannot be read: {'; '.join(shown)}"
             )
-        return self._run(rows.x)
+        return outputs
 
     def predict(self, records: Any) -> np.ndarray:
         """The class of each record, its number in the label's unit, or the logarithm of its hazard,
@@ -105,16 +110,29 @@ class Model:
         why it cannot be read; and the rows. Raises DataError."""
         import pandas as pd
 
-        rows = self._read(path)
-        read = np.array([row not in rows.refused for row in range(len(rows.x))])
+        outputs, rows = self._outputs(path)
+        read = rows.read
         frame = pd.DataFrame({"line": rows.lines})
-        outputs = self._run(rows.x[read])
-        frame.loc[read, "prediction"] = self._predicted(outputs)
+        frame.loc[read, "prediction"] = self._predicted(outputs[read])
         if self.bundle.classes:
-            for name, column in zip(self.bundle.classes, probabilities(outputs).T):
+            for name, column in zip(self.bundle.classes, probabilities(outputs[read]).T):
                 frame.loc[read, f"probability of {name}"] = column
         frame["problem"] = [rows.refused.get(row, "") for row in range(len(rows.x))]
         return frame, rows
+
+    def _outputs(self, records: Any) -> tuple[np.ndarray, Rows]:
+        """Outputs (n, c), and their rows. A row without finite outputs is refused as well."""
+        rows = self._read(records)
+        read = np.flatnonzero(rows.read)
+        if not len(read):
+            reason = next(iter(rows.refused.values()), "there is none")
+            raise DataError(f"no row can be read: {reason}")
+        found = self._run(rows.x[read])
+        outputs = np.full((len(rows.x), *found.shape[1:]), np.nan, dtype=found.dtype)
+        outputs[read] = found
+        for row in read[~np.isfinite(found).all(1)]:
+            rows.refused[int(row)] = "the model has no finite output for it"
+        return outputs, rows
 
     def _read(self, records: Any) -> Rows:
         encoding = self.bundle.encoding
@@ -164,8 +182,6 @@ class Model:
         return Rows(x, np.arange(len(x)), refused, [])
 
     def _run(self, x: np.ndarray) -> np.ndarray:
-        if not len(x):
-            raise DataError("no row can be read")
         with refused_in_one_line("the network"):
             parts = [self.network(x[start : start + BATCH]) for start in range(0, len(x), BATCH)]
             return np.concatenate(parts)

@@ -143,6 +143,17 @@ def test_frames_and_arrays_are_read_as_scikit_learn_does(world):
     )
 
 
+def test_a_row_without_finite_outputs_has_no_prediction(world):
+    """Of a model that diverged, whose first class would be predicted."""
+    outputs = np.array([[np.nan, 0], [0, 1], [np.inf, 0]], dtype=np.float32)
+    model = Model(load_model(world / "given").bundle, lambda x: outputs)
+    (world / "three.csv").write_text("stay,age,sex,smoker\n" + "5,70,f,yes\n" * 3)
+    scores, _ = model.scores(world / "three.csv")
+    assert scores["prediction"].isna().tolist() == [True, False, True]
+    assert scores["problem"].str.contains("no finite output").tolist() == [True, False, True]
+    refused(lambda: model.predict(pd.read_csv(world / "three.csv")), "2 of 3 rows", "no finite")
+
+
 def test_a_frame_is_read_as_the_file_that_pandas_writes_of_it(tmp_path):
     """Also where files have decimal commas, and a point between thousands."""
     rng = np.random.default_rng(0)
