@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from fedpriv.data.table.encode import features_of
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import Number, Schema, parse_schema, schema_tree
 from fedpriv.data.table.settings import ReadingRules
-from fedpriv.data.table.written import POINT
+from fedpriv.data.table.written import LARGEST, POINT
 from fedpriv.data.tables import require_columns
 from fedpriv.errors import require
 
@@ -81,7 +80,7 @@ class Encoding:
             for name, (mean, deviation) in tree["scales"].items()
         }
         for name, (mean, deviation) in scales.items():
-            fits = math.isfinite(mean) and 0 < deviation < math.inf
+            fits = abs(mean) <= LARGEST and 0 < deviation <= LARGEST
             require(fits, f"scales.{name}", [mean, deviation], "a mean and a positive deviation")
         return Encoding(schema, replace(rules, **given), scales)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpriv.data.table.owners import same_form
-from fedpriv.data.table.read import LARGEST, Cells
+from fedpriv.data.table.read import Cells
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
     REGRESSION,
@@ -24,7 +24,7 @@ from fedpriv.data.table.schema import (
     Schema,
 )
 from fedpriv.data.table.settings import DROP, KEEP, MERGE, REFUSE, TableSettings
-from fedpriv.data.table.written import COMMA, DAY_FIRST, POINT, forms_of, number_of
+from fedpriv.data.table.written import COMMA, DAY_FIRST, LARGEST, POINT, forms_of, number_of
 from fedpriv.errors import ConfigError, DataError, require
 from fedpriv.util.pasted import pasted
 

@@ -29,7 +29,7 @@ import numpy as np
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
 from fedpriv.data.table.settings import MISSING_MARKS, ReadingRules
-from fedpriv.data.table.written import COMMA, POINT, days_of, number_of
+from fedpriv.data.table.written import COMMA, LARGEST, POINT, days_of, number_of
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.pasted import pasted
 from fedpriv.util.untrusted_files import opened
@@ -53,8 +53,6 @@ BINARY = {
 MOST_COLUMNS = 10_000
 ROWS = 4096
 """Rows that are sorted into columns together."""
-LARGEST = 1e12
-"""Largest accepted size of a number."""
 FRAME = "the data frame"
 """Name of a given data frame in messages."""
 

@@ -8,7 +8,6 @@ no record for an epsilon, and what it lists is public. Without a file it is read
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from fedpriv.data.table.written import DECIMALS, ISO, POINT, days_of
+from fedpriv.data.table.written import DECIMALS, ISO, LARGEST, POINT, days_of
 from fedpriv.errors import DataError
 from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
 
@@ -27,6 +26,9 @@ NEEDED = {REGRESSION: {"range"}, CLASSIFICATION: {"classes"}, SURVIVAL: {"range"
 """What a label needs beside its column, by its problem."""
 PARTS_OF_A_LABEL = ("column", "problem", "classes", "range", "scale", "time", "events")
 
+MOST_UNITS = 1e6
+"""Limit of a label's range in units of its scale, so that a model can learn both of its ends."""
+RANGE = f"two numbers up to {LARGEST:g} in size, the smaller one first"
 MOST_FEATURES = 10_000
 """Limit of features after one-hot encoding."""
 
@@ -289,7 +291,7 @@ def _label(about: dict[str, Any]) -> Label:
     events = problem == SURVIVAL or "events" not in about
     _need(events, "label.events", about.get("events"), "nothing, because there is no survival")
     bounds = _range(about["range"], "label.range") if "range" in needed else None
-    scale = _scale(about["scale"], problem) if "scale" in about else None
+    scale = _scale(about["scale"], bounds, problem) if "scale" in about else None
     whole = problem != SURVIVAL or bounds is None or bounds[0] == 0
     _need(whole, "label.range", bounds, "0 and the longest time")
     return Label(
@@ -326,21 +328,24 @@ def _feature(name: str, about: Any) -> Number | Category:
 def _range(value: Any, key: str, *, dates: bool = False) -> tuple[float, float]:
     if dates and isinstance(value, list):
         value = days_of([str(one) for one in value], ISO).tolist()
-    _need(_pair(value) and value[0] < value[1], key, value, "two numbers, the smaller one first")
+    _need(_pair(value) and value[0] < value[1], key, value, RANGE)
     return float(value[0]), float(value[1])
 
 
-def _scale(value: Any, problem: object) -> tuple[float, float]:
+def _scale(value: Any, bounds: tuple[float, float] | None, problem: object) -> tuple[float, float]:
     _need(problem == REGRESSION, "label.scale", value, f"nothing, because it is {problem}")
-    allowed = "a typical value, and a positive deviation"
-    _need(_pair(value) and value[1] > 0, "label.scale", value, allowed)
+    low, high = bounds or (0.0, 0.0)
+    most = high - low
+    fits = _pair(value) and low <= value[0] <= high and most / MOST_UNITS <= value[1] <= most
+    allowed = f"a value in the range, and a deviation from {most / MOST_UNITS:g} to {most:g}"
+    _need(fits, "label.scale", value, allowed)
     return float(value[0]), float(value[1])
 
 
 def _pair(value: Any) -> bool:
-    """Whether it is a list of two finite numbers."""
+    """Whether it is a list of two numbers that cells may have."""
     numbers = isinstance(value, list) and len(value) == 2
-    return numbers and all(type(one) in (int, float) and math.isfinite(one) for one in value)
+    return numbers and all(type(one) in (int, float) and abs(one) <= LARGEST for one in value)
 
 
 def _texts(value: Any, key: str, *, least: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 
 from fedpriv.data.base import DataSet
@@ -27,6 +26,8 @@ IN_THE_SCHEMA = (
     *("label", "time", "event", "user", "silo", "problem", "drop", "categories", "day_first"),
 )
 """Keys that a schema file replaces."""
+LARGEST_WEIGHT = 1e6
+"""Largest weight of a class, so that losses and their gradients are numbers of single precision."""
 
 
 def _require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None:
@@ -144,8 +145,9 @@ class TableColumns(DataSet):
             incomplete=(REFUSE, DROP),
             split=SPLITS,
         )
-        sound = all(0 < one < math.inf for one in self.class_weights)
-        require(sound, "data.class_weights", self.class_weights, "positive numbers")
+        sound = all(1 / LARGEST_WEIGHT <= one <= LARGEST_WEIGHT for one in self.class_weights)
+        allowed = f"numbers from {1 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+        require(sound, "data.class_weights", self.class_weights, allowed)
         inside = 0 < self.test_share < 1
         require(inside, "data.test_share", self.test_share, "a share between 0 and 1")
         if self.schema is None:

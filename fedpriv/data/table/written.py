@@ -10,6 +10,8 @@ import numpy as np
 from fedpriv.util.plain_numbers import plain_number
 
 POINT, COMMA = DECIMALS = (".", ",")
+LARGEST = 1e12
+"""Largest accepted size of a number."""
 GROUPED = {
     sign: re.compile(rf"[-+]?[1-9]\d{{0,2}}([{other}\s'’])\d{{3}}(?:\1\d{{3}})*(?:[{sign}]\d+)?")
     for sign, other in (DECIMALS, DECIMALS[::-1])

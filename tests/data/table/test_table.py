@@ -1,6 +1,7 @@
 """Own tables: what is inferred, the three problems, missing values, test records, formats."""
 
 import io
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,15 @@ from refusals import refused
 import fedpriv
 from fedpriv.data.table.describe import special_categories
 from fedpriv.data.table.frames import read_parquet
-from fedpriv.data.table.schema import Category, Label, Number, read_schema, write_schema
+from fedpriv.data.table.schema import (
+    Category,
+    Label,
+    Number,
+    parse_schema,
+    read_schema,
+    schema_tree,
+    write_schema,
+)
 from fedpriv.data.table.table import Table
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.projects.patients import csv_text
@@ -235,7 +244,10 @@ def test_own_test_records(table, tmp_path):
         ({"problem": "ranking"}, "data.problem=ranking"),
         ({"missing": "ignore"}, "data.missing=ignore"),
         ({"test_share": 1.0}, "data.test_share=1.0"),
-        ({"class_weights": [1.0, 0.0]}, "data.class_weights=[1.0, 0.0]: positive numbers"),
+        *(
+            ({"class_weights": [1.0, one]}, f"data.class_weights=[1.0, {one}]: numbers from 1e-06")
+            for one in (0.0, -1.0, float("nan"), 1e-50, 1e39)  # the last two are 0 and infinity
+        ),
         ({"class_weights": [2.0]}, "data.class_weights=[2.0]: one for each class of died: 0, 1"),
         ({"separator": "ab"}, "data.separator=ab"),
         ({"silo": None, "user_scope": "silo"}, "data.user_scope=silo"),
@@ -279,6 +291,7 @@ SCHEMA_DAMAGES = [
     ("problem: classification", "problem: classification\n  scale: [0, 1]", "label.scale=[0, 1]"),
     ("- '1'", "- 1", "a text, in quotes"),
     ("range: null", "range: [3, 1]", "the smaller one first"),
+    ("range: null", "range: [0, 1%s]" % ("0" * 400), "two numbers up to 1e+12 in size"),
     ("range: null", "rnage: null", "rnage"),
     ("unused:", "unused: !!python/name:os.system\nused:", "tag"),
     ("public: false", "public: false\npublic: true", "twice"),
@@ -293,6 +306,17 @@ def test_a_damaged_schema_is_refused(table, tmp_path, old, new, line):
     assert old in whole
     path.write_text(whole.replace(old, new, 1))
     refused(lambda: read_schema(path), "schema.yaml", line, error=DataError)
+
+
+@pytest.mark.parametrize(
+    "scale", [[5, 0], [5, -1], [5, 1e-9], [5, 61], [61, 1], [5, math.nan], ["5", 1], [10**400, 1]]
+)
+def test_a_scale_that_a_label_cannot_have_is_refused(table, scale):
+    """A deviation of almost nothing would make labels infinite, and a value elsewhere all wrong."""
+    tree = schema_tree(table(label="stay", drop=["died"]).declared)
+    tree["label"] |= {"range": [0, 60], "scale": scale}
+    with pytest.raises(ValueError, match=r"^label\.scale=.*: allowed: a value in the range, and a"):
+        parse_schema(tree)
 
 
 def test_special_categories_are_known_by_their_names(table):
