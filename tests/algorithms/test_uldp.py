@@ -127,12 +127,13 @@ def test_the_denominator_is_the_expected_size():
 
 @pytest.mark.parametrize(("weighting", "weight"), [("uniform", 1 / 3), ("records", 1.0)])
 def test_the_mean_of_changes_is_over_the_users_of_the_silos_that_are_there(weighting, weight):
-    """Two users in each of three silos, of which one is missing: four changes of mean 3."""
+    """Two users in each of three silos, of which one is missing: four changes of mean 3, and a step
+    of 1.5 times that."""
     algo = avg(weighting=weighting, global_lr=None)
     total = Total(weight * np.array([1.0 + 2.0 + 3.0 + 6.0]), ("silo0", "silo2"))
     plan = make_plan(algo, Gaussian(1.0, 5.0), federation=Federation(6, 3, 1))
     after = algo.global_update(State(np.zeros(1)), only_query(algo, plan), total, plan)
-    assert after.params == pytest.approx(3.0)
+    assert after.params == pytest.approx(4.5)
 
 
 def test_labels_are_the_papers():
