@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from fedpriv.runtime.own_records import OwnRecords
 from fedpriv.settings.experiment import GROUPS, Experiment
 from fedpriv.util.durable_files import state_folder
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.source_commit import source_digest
 
 
 def keyed(text: str) -> str:
@@ -69,7 +69,6 @@ RESUMED = {
 """Digests that a resumed run must have unchanged, and what they are of."""
 SWEPT = RESUMED | {"code": "source code (fedpriv or a component)"}
 """Digests that all runs of a sweep must have unchanged, however often it is started."""
-CODE = (".py", ".cpp", ".h")
 
 
 @dataclass(frozen=True)
@@ -140,24 +139,6 @@ def digest_code(exp: Experiment) -> str:
     classes = [type(getattr(exp, name)) for name in GROUPS]
     packages = {cls.__module__.partition(".")[0] for cls in classes} | {"fedpriv"}
     return _digest(" ".join(source_digest(name) for name in sorted(packages)))
-
-
-@cache
-def source_digest(name: str) -> str:
-    """The digest of the source of a loaded top-level package or module; what was typed at a prompt
-    has none."""
-    module = sys.modules[name]
-    source: dict[str, Path] = {}
-    if getattr(module, "__file__", None):
-        source[""] = Path(str(module.__file__))
-    for folder in getattr(module, "__path__", ()):
-        paths = (path for path in Path(folder).rglob("*") if path.suffix in CODE)
-        source |= {str(path.relative_to(folder)): path for path in paths}
-    found = hashlib.sha256(name.encode())
-    for place, path in sorted(source.items()):
-        text = path.read_bytes()
-        found.update(f"{place} {len(text)} ".encode() + text)
-    return found.hexdigest()
 
 
 def _digest(text: str) -> str:

@@ -1,8 +1,10 @@
-"""The git commit of the source that runs."""
+"""Which source runs: its version, its digest, its git commit."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +13,30 @@ import fedpriv
 CHANGED = "+changes"
 """Stands after the hash of a commit whose files have been changed since."""
 SECONDS = 10
+CODE = (".py", ".cpp", ".h")
+
+
+def package() -> str:
+    """The version and the code of this package, for comparison with another machine's."""
+    return f"fedpriv {fedpriv.__version__} (code {source_digest('fedpriv')[:12]})"
+
+
+@cache
+def source_digest(name: str) -> str:
+    """The digest of the source of a loaded top-level package or module; what was typed at a prompt
+    has none."""
+    module = sys.modules[name]
+    source: dict[str, Path] = {}
+    if getattr(module, "__file__", None):
+        source[""] = Path(str(module.__file__))
+    for folder in getattr(module, "__path__", ()):
+        paths = (path for path in Path(folder).rglob("*") if path.suffix in CODE)
+        source |= {str(path.relative_to(folder)): path for path in paths}
+    found = hashlib.sha256(name.encode())
+    for place, path in sorted(source.items()):
+        text = path.read_bytes()
+        found.update(f"{place} {len(text)} ".encode() + text)
+    return found.hexdigest()
 
 
 @cache
