@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from absl import logging as absl_logging
 from hypothesis import settings
-from ray_clusters import cluster  # noqa: F401 (a fixture)
+from ray_clusters import cluster, started_cluster  # noqa: F401 (fixtures)
 from small_data import write_all
 
 # Whoever configures logging closes every handler, and this one its stream unless that is a standard

@@ -16,6 +16,7 @@ import ray
 from fedpriv.engines.descriptions import restore
 from fedpriv.engines.party_host import PartyHost
 from fedpriv.parties.messages import decode, encode
+from fedpriv.util.source_commit import package
 
 PIECE = 96 * 1024
 """Bytes of a piece; from 100 KiB on Ray uses its object store."""
@@ -46,12 +47,14 @@ class PartyProcess(PartyHost):
         self.answer = b""
         self.answering = False
 
-    def prepare(self, folder: str, path: list[str], threads: int) -> None:
-        """Use the coordinator's folder and import path; called before anything is loaded."""
+    def prepare(self, folder: str, path: list[str], threads: int) -> tuple[str, str]:
+        """Use the coordinator's folder and import path; called before anything is loaded. Returns
+        the id of its node, and which fedpriv it has there."""
         if os.path.isdir(folder):
             os.chdir(folder)
         sys.path += [entry for entry in path if entry not in sys.path]
         os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are loaded later
+        return ray.get_runtime_context().get_node_id(), package()
 
     def take(self, verb: str, *pieces: bytes) -> None:
         """The next pieces of a request."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ray
@@ -16,15 +15,16 @@ from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.descriptions import describe
 from fedpriv.engines.party_host import PartyFailure, raise_failure
-from fedpriv.engines.ray_cluster import CONNECTION
+from fedpriv.engines.ray_cluster import CONNECTION, Node, Share, nodes
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
-from fedpriv.errors import require
+from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT, decode, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.util.source_commit import package
 
-STARTING = 600.0
-"""Seconds for starting the processes and creating the parties. On a small machine they load their
-libraries one after the other."""
+PLACING = 20.0
+"""Seconds that a cluster gets to find room for a party, and then, beyond `engine.timeout`, to start
+its process. Ray takes up to 15 seconds to notice that a node is gone."""
 
 REPLIES: dict[str, dict[str, type]] = {
     "open": {"done": type(None)},
@@ -56,19 +56,22 @@ class RaySession(Session):
         self.specs = dict(specs)
         self.timeout = timeout
         self.threads = threads
+        self.share = Share(cpus, gpus)
         self.actors: dict[str, Any] = {}
+        self.homes: dict[str, Node] = {}
         self.reasons: dict[str, str] = {}
+        self.lacks = False  # whether room was missing at the last look
         CONNECTION.enter(address)
         self.closed = False
         try:
-            _require_resources(len(specs), cpus, gpus)
+            self.share.require_room(len(specs))
             options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
             remote: Any = ray.remote  # its annotations leave out options of actors
             self.actor_class = remote(concurrency_groups={"watch": 1}, **options)(PartyProcess)
             self.reopen({name: memories.get(name, {}) for name in specs})
             if self.reasons:
                 name, why = min(self.reasons.items())
-                raise RuntimeError(f"{name} could not be started: {why}")
+                raise FedprivError(f"{name} could not be started: {why}")
         except BaseException:
             self.close()
             raise
@@ -97,38 +100,82 @@ class RaySession(Session):
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         for name in memories:
             if name in self.actors:
-                ray.kill(self.actors[name])
+                ray.kill(self.actors.pop(name))
+            self.homes.pop(name, None)
             self.reasons.pop(name, None)
-            self.actors[name] = self.actor_class.remote()
+        # Helpers, which no run can do without, are described last.
+        names = [name for name in reversed(self.specs) if name in memories]
+        missing = self._missing(len(names))
+        for name in names[len(names) - missing :]:
+            self._lose(name, f"no room for it in the cluster, which lacks {self.share.of(missing)}")
+        started = [name for name in names if name not in self.reasons]
+        self.actors |= {name: self.actor_class.remote() for name in started}
         place = (os.getcwd(), [os.path.abspath(entry) for entry in sys.path], self.threads)
-        self._replies(
-            {name: self.actors[name].prepare.remote(*place) for name in memories}, STARTING
+        places = self._prepared(
+            {name: self.actors[name].prepare.remote(*place) for name in started}
         )
+        known = {node.id: node for node in nodes()} if places else {}
+        self.homes |= {name: known[home] for name, home in places.items() if home in known}
         requests = {
             name: encode((describe(self.specs[name], name), dict(memories[name])))
-            for name in memories
+            for name in places
         }
-        self._ask("open", requests, STARTING)
+        self._ask("open", requests, starting=True)
+
+    def _prepared(self, calls: Mapping[str, Any]) -> dict[str, str]:
+        """The ids of the nodes on which processes have started, by party. Raises FedprivError
+        unless every one runs the coordinator's code: another fedpriv may not even know this
+        question."""
+        own = package()
+        try:
+            told = self._replies(calls, starting=True)
+        except ray.exceptions.RayTaskError as error:
+            raise _mixed("a node has another fedpriv") from error
+        homes: dict[str, str] = {}
+        for name, answer in sorted(told.items()):
+            homes[name], code = answer if type(answer) is tuple else ("", "another fedpriv")
+            if code != own:
+                raise _mixed(f"the node of {name} has {code}")
+        return homes
+
+    def _missing(self, wanted: int) -> int:
+        """For how many of so many more parties the cluster has no room. Waits for room, but not
+        again as long as this is in vain, and for Ray to notice nodes that are gone."""
+        parties = wanted + len(self.actors)
+        end = time.monotonic() + (0.0 if self.lacks else min(PLACING, self.timeout))
+        said = False
+        while True:
+            CONNECTION.require_head(self.timeout, since=0.0)
+            present = nodes()
+            answering = [node for node in present if node.answers()]
+            missing = min(wanted, int(max(0, parties - self.share.places(answering))))
+            self.lacks = missing > 0
+            if time.monotonic() >= end or not (missing or len(answering) < len(present)):
+                return missing
+            if missing and not said:
+                warnings.warn(f"waiting for {self.share.of(missing)}", RuntimeWarning, stacklevel=3)
+                said = True
+            time.sleep(0.25)
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
-        self._ask("begin", {name: encode(task) for name, task in tasks.items()}, self.timeout)
+        self._ask("begin", {name: encode(task) for name, task in tasks.items()})
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         requests = {
             name: b"" if letters is None else bundled(letters) for name, letters in mail.items()
         }
-        said = self._ask("wake", requests, self.timeout)
+        said = self._ask("wake", requests)
         answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
         for name, (kind, content) in said.items():
             answers[name] = Returned(content) if kind == "returned" else content
         return answers
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
-        memories = self._ask("checkpoint", dict.fromkeys(names, b""), self.timeout)
+        memories = self._ask("checkpoint", dict.fromkeys(names, b""))
         return {name: memory for name, (_, memory) in memories.items()}
 
     def _ask(
-        self, verb: str, requests: Mapping[str, bytes], timeout: float
+        self, verb: str, requests: Mapping[str, bytes], *, starting: bool = False
     ) -> dict[str, tuple[str, Any]]:
         """Each party's reply to its request; lost parties are missing. Raises the exception of the
         first party, by name, that raises one."""
@@ -140,8 +187,8 @@ class RaySession(Session):
                     self.actors[name].take.remote(verb, *pieces)
                 pending[name] = self.actors[name].serve.remote(verb, *last)
         replies = {}
-        for name, start in sorted(self._replies(pending, timeout).items()):
-            raw = self._rest(name, start, timeout)
+        for name, start in sorted(self._replies(pending, starting=starting).items()):
+            raw = self._rest(name, start)
             if raw is None:
                 continue
             try:
@@ -153,15 +200,21 @@ class RaySession(Session):
                 raise_failure(name, content)
         return replies
 
-    def _replies(self, pending: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The results of one call to each party. A party that is silent for `timeout` seconds, and
-        not busy, is lost."""
+    def _replies(self, pending: Mapping[str, Any], *, starting: bool = False) -> dict[str, Any]:
+        """The results of one call to each party. A party that is silent for `engine.timeout`
+        seconds, and not busy, is lost.
+
+        starting: whether their processes start, which load their libraries one after the other on a
+            small machine: nobody is silent while others come.
+        """
         results: dict[str, Any] = {}
         calls = {ref: name for name, ref in pending.items()}
         probes = dict[Any, str]()
         silence = dict.fromkeys(pending, 0.0)
-        tick = min(1.0, timeout / 4)
+        tick = min(1.0, self.timeout / 4)
+        limit = self.timeout + (PLACING if starting else 0.0)
         while calls:
+            CONNECTION.require_head(self.timeout)
             began = time.monotonic()
             ready, _ = ray.wait([*calls], num_returns=len(calls), timeout=tick)
             passed = min(tick, time.monotonic() - began)  # without the time that this process slept
@@ -171,12 +224,12 @@ class RaySession(Session):
                 if answered:
                     results[name] = result
             for name in calls.values():
-                silence[name] += passed
+                silence[name] = 0.0 if ready and starting else silence[name] + passed
             for name in self._busy(probes):
                 silence[name] = 0.0
             for ref, name in list(calls.items()):
-                if silence[name] > timeout:
-                    self._lose(name, f"no answer within engine.timeout={self.timeout:g} seconds")
+                if silence[name] > limit:
+                    self._lose(name, self._why_silent(name))
                 if name in self.reasons:
                     del calls[ref]
             unasked = set(calls.values()) - set(probes.values())
@@ -189,7 +242,7 @@ class RaySession(Session):
         names = [(probes.pop(ref), ref) for ref in ready]
         return {name for name, ref in names if self._result(name, ref) == (True, True)}
 
-    def _rest(self, name: str, start: bytes, timeout: float) -> bytes | None:
+    def _rest(self, name: str, start: bytes) -> bytes | None:
         """The whole reply that begins with `start`; None if the party is lost over it. The
         announced length is compared with the limit, one message for each party, before anything is
         requested, and the pieces are compared with that length."""
@@ -208,7 +261,7 @@ class RaySession(Session):
             refs = [
                 self.actors[name].give.remote(place) for place in places[first : first + AT_ONCE]
             ]
-            answered, pieces = self._result(name, refs, timeout)
+            answered, pieces = self._result(name, refs, self.timeout)
             if not answered:
                 return None
             if any(len(piece) > PIECE for piece in pieces):
@@ -226,15 +279,38 @@ class RaySession(Session):
         except ray.exceptions.RayTaskError:
             raise
         except ray.exceptions.GetTimeoutError:
-            self._lose(name, f"no answer within engine.timeout={self.timeout:g} seconds")
+            self._lose(name, self._why_silent(name))
         except ray.exceptions.RayError as error:
-            self._lose(name, f"its process died ({_reason(error)})")
+            self._lose(name, self._why_dead(name, str(error)))
         return False, None
+
+    def _why_silent(self, name: str) -> str:
+        if name not in self.homes:
+            return (
+                f"no process for it within {self.timeout + PLACING:g} seconds; the cluster is busy"
+            )
+        return self._left(name) or f"no answer within engine.timeout={self.timeout:g} seconds"
+
+    def _why_dead(self, name: str, error: str) -> str:
+        """Ray's reasons are long texts for those who know Ray, and differ with the moment."""
+        if "No module named" in error:
+            return "fedpriv is not installed on its node"
+        if "OUT_OF_MEMORY" in error or "OutOfMemory" in error:
+            return "its process was ended, since its node ran out of memory"
+        return self._left(name) or "its process died"
+
+    def _left(self, name: str) -> str:
+        """A line, if the party's node is gone; else empty."""
+        home = self.homes.get(name)
+        if home is None or home.answers():
+            return ""
+        return f"its node {home.address} has left the cluster"
 
     def _lose(self, name: str, why: str) -> None:
         if name not in self.reasons:
             self.reasons[name] = why
-            ray.kill(self.actors[name])
+            if name in self.actors:
+                ray.kill(self.actors.pop(name))
             warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
 
 
@@ -253,16 +329,7 @@ def _reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
     return name, content
 
 
-def _require_resources(parties: int, cpus: float, gpus: float) -> None:
-    resources: Callable[[], dict[str, float]] = ray.cluster_resources
-    present = resources()
-    for key, resource, each in (("cpus", "CPU", cpus), ("gpus", "GPU", gpus)):
-        needed, available = parties * each, present.get(resource, 0.0)
-        allowed = f"all parties need {needed:g} {resource}s, and Ray has {available:g}"
-        require(needed <= available, f"engine.{key}_per_party", each, allowed)
-
-
-def _reason(error: Exception) -> str:
-    """Why an actor died, in one line."""
-    exit_type = re.search(r"Worker exit type: (\w+)", str(error))
-    return exit_type[1] if exit_type else str(error).strip().split("\n")[-1]
+def _mixed(found: str) -> FedprivError:
+    return FedprivError(
+        f"{found}, and the coordinator has {package()}: install the same one on every node"
+    )
