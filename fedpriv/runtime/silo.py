@@ -116,7 +116,8 @@ class SiloParticipant(WorkingParticipant):
         self.announcer = spec.settings.aggregation.helpers[:1]
         self.present = self.settings.silos
         accountant = spec.settings.accountant
-        limit = accountant.limit
+        # The noise of a target was solved for one answer to each query, and a life gives no more.
+        limit = accountant.budget if spec.journal is None else accountant.limit
         self.journal = SiloJournal(
             self.silo.name,
             spec.journal,
