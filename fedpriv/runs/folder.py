@@ -30,7 +30,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from safetensors.numpy import save
 from fedpriv.crypto.roster import Roster
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.checkpoint import Checkpoint, Origin
-from fedpriv.runs.journal import JOURNAL, Journal, close_on_failure
+from fedpriv.runs.journal import JOURNAL, Journal
 from fedpriv.runs.status import STATUS
 from fedpriv.runs.tables import EPSILON, MARKED, METRICS, TABLES, TIMINGS, Tables
 from fedpriv.util.durable_files import replace_file
@@ -73,14 +73,15 @@ class RunFolder:
         self.require_free()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            journal = Journal(self.path)
-            with close_on_failure(journal):
+            with ExitStack() as opened:
+                journal = opened.enter_context(Journal(self.path))
                 # A journal alone is what a full disk left.
                 if journal.total or (self.path / CONFIG).exists():
                     raise self._taken
                 if words:
                     self.write_words(words)
                 replace_file(self.path / CONFIG, config_yaml.encode())
+                opened.pop_all()
         except OSError as error:
             raise FedprivError(
                 f"hydra.run.dir={self.path}: cannot be written ({error.strerror})"
@@ -175,8 +176,8 @@ class RunFolder:
         """
         place = self.path / CHECKPOINT
         self.require_journal()  # opening the journal creates it
-        journal = Journal(self.path)
-        with close_on_failure(journal):
+        with ExitStack() as opened:
+            journal = opened.enter_context(Journal(self.path))
             saved = self.load_checkpoint()
             if saved:
                 saved.check(place, origin)
@@ -191,6 +192,7 @@ class RunFolder:
                 )
             if lost := completed - timed:
                 raise FedprivError(f"{self.path / TIMINGS} is damaged: it lacks round {min(lost)}")
+            opened.pop_all()
         return saved, journal
 
     def rewind(self, saved: Checkpoint | None) -> bool:

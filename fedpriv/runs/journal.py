@@ -11,8 +11,7 @@ need not be on disk before the next checkpoint (`Journal.fsync`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,11 +43,13 @@ class Journal(AbstractContextManager["Journal"]):
             raise FedprivError(f"{folder}: another process is running it") from error
         except ValueError as error:
             raise FedprivError(f"{self.path} is damaged ({error})") from error
-        with close_on_failure(self):
+        with ExitStack() as opened:
+            opened.enter_context(self)
             self.attempts = _counted(self.path, self._lines.content)
             if not self._lines.content:
                 self._lines.append(HEADER)
                 self.fsync()
+            opened.pop_all()
         self.total = self.attempts.total()
 
     def __exit__(self, *failure: object) -> None:
@@ -74,16 +75,6 @@ class Journal(AbstractContextManager["Journal"]):
             self._lines.fsync()
         except ValueError as error:
             raise FedprivError(str(error)) from error
-
-
-@contextmanager
-def close_on_failure(journal: Journal) -> Iterator[None]:
-    """Context that closes the journal when its block raises."""
-    try:
-        yield
-    except BaseException:
-        journal.close()
-        raise
 
 
 def attempts(folder: Path) -> Counter[int]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.charges import Charge, site_epsilon
-from fedpriv.accountants.events import Event
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import RefusedError
@@ -182,24 +181,29 @@ class RunSettings:
         exchange = Exchange(session, repeats, self._down(query), self.n_units)
         return replace(query, exchange=exchange)
 
-    def charge(self, serial: Serial, present: tuple[str, ...]) -> Charge:
-        """What an answer to a query of the run costs, when these silos take part."""
+    def charge(self, serial: Serial, present: tuple[str, ...], parts: bytes = b"") -> Charge:
+        """What an answer to a query of the run costs, when these silos take part.
+
+        parts: names the records whose batches and turns the events describe; equal charges of equal
+            records are one object.
+        """
         last, charge = self._last.get("charged", (None, None))
-        if last != (serial, present):
+        if last != (serial, present, parts):
             round, place = serial
-            charge = self._charge(self.algo.queries(round, self.present_plan(present))[place])
-            self._last["charged"] = (serial, present), charge
+            charge = self._charge(
+                self.algo.queries(round, self.present_plan(present))[place], parts
+            )
+            self._last["charged"] = (serial, present, parts), charge
         found: Charge = charge
         return found
 
-    def _charge(self, query: Query) -> Charge:
-        """The charge of a query; equal ones are one object."""
+    def _charge(self, query: Query, parts: bytes) -> Charge:
         observer = self.algo.headline_observer
         events = tuple(event for event in query.events if event.observer == observer)
-        parts = {event.scope for event in events} - {"", *self.silos}
-        charges: dict[tuple[Event, ...], Charge] = self._last.setdefault("charges", {})
-        run = self.digest.hex() if parts else ""
-        return charges.setdefault(events, Charge(observer, events, run))
+        silos = {event.scope for event in events} <= {"", *self.silos}
+        run = "" if silos else settings_digest(self.digest, parts).hex()
+        charges: dict[tuple[Any, ...], Charge] = self._last.setdefault("charges", {})
+        return charges.setdefault((events, run), Charge(observer, events, run))
 
     def epsilon(self, spent: Mapping[Charge, int], delta: float) -> float:
         """The certified epsilon of what was answered, for this run or an earlier one. The parties

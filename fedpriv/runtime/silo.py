@@ -43,7 +43,7 @@ from fedpriv.rounds.query import (
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.runtime.helper import SumMembership
-from fedpriv.runtime.run_settings import RunSettings
+from fedpriv.runtime.run_settings import RunSettings, settings_digest
 from fedpriv.runtime.silo_journal import Budget, SiloJournal
 from fedpriv.runtime.site_file import SiteFile
 from fedpriv.training.contributions import ContributionStats
@@ -125,6 +125,9 @@ class SiloParticipant(WorkingParticipant):
             asked=None if limit is None else Budget(limit, accountant.delta),
             own=spec.budget,
         )
+        # With other records, or in another order, batches and turns are others.
+        own = (spec.data.x.cpu().numpy(), spec.data.y.cpu().numpy(), spec.data.starts)
+        self.parts = b"" if spec.journal is None else settings_digest(spec.data.users, *own)
         self.state: State | None = None  # None: a helper holds it
         # Sums without noise that later messages repeat. No method sees them.
         self.raw: SiloState = {key: memory[key] for key in memory if key.startswith(RAW)}
@@ -174,7 +177,9 @@ class SiloParticipant(WorkingParticipant):
         new = serial not in self.settings.rehearsed
         if new:
             self.journal.require_new(serial)
-        charge = self.settings.charge(serial, self.present) if self.journal.charges else None
+        charge = None
+        if self.journal.charges:
+            charge = self.settings.charge(serial, self.present, self.parts)
         if new and charge is not None:
             self._require_budget(serial, charge)
         self.journal.begin(serial, charge)

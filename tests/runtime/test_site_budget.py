@@ -108,6 +108,19 @@ def test_another_noise_is_counted_as_what_it_is(description, file):
     assert "would exceed" in why
 
 
+@pytest.mark.parametrize(("same", "total"), [(True, 2), (False, 1)])
+def test_batches_of_other_records_are_not_apart(same, total, description, file):
+    """Each record is in one batch of this run, so that two rounds cost no more than one. In
+    another order the second batch may be the first."""
+    spec = description("algo=prox_sgd", "rounds=2", "randomness=system")
+    once = spec.settings.epsilon({spec.settings.charge((1, 0), spec.settings.silos): 1}, DELTA)
+    own = Budget(1.2 * once, DELTA)
+    data = replace(spec.data, x=spec.data.x.flip(0), y=spec.data.y.flip(0))
+    done = answers(spec, file, (1,), budget=own)[0]
+    done += answers(spec if same else replace(spec, data=data), file, (2,), budget=own)[0]
+    assert done == total
+
+
 def test_the_first_budget_is_the_sites_and_no_run_raises_it(description, file):
     assert answers(description(*AVG), file, (1, 2)) == (2, None)
     assert answers(description(*AVG, "accountant.budget=3"), file, (3,)) == (1, None)
