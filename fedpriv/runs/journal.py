@@ -43,13 +43,13 @@ class Journal(AbstractContextManager["Journal"]):
             raise FedprivError(f"{folder}: another process is running it") from error
         except ValueError as error:
             raise FedprivError(f"{self.path} is damaged ({error})") from error
-        with ExitStack() as opened:
-            opened.enter_context(self)
+        with ExitStack() as stack:
+            stack.enter_context(self)
             self.attempts = _counted(self.path, self._lines.content)
             if not self._lines.content:
                 self._lines.append(HEADER)
                 self.fsync()
-            opened.pop_all()
+            stack.pop_all()
         self.total = self.attempts.total()
 
     def __exit__(self, *failure: object) -> None:
