@@ -91,7 +91,7 @@ class MaskedSilo(WeightedSilo):
         yield from super().setup(task, counts)
         post = task.post(self.name, self.signer)
         private = PrivateKey.generate()
-        keys = yield from exchanged_keys(post, private.public.raw, self.silos)
+        keys = yield from exchanged_keys(post, private.public.raw, task.silos or self.silos)
         self.seeds = {}
         for peer in keys.keys() - {self.name}:
             with blaming(peer):

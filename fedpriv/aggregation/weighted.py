@@ -213,26 +213,37 @@ def _add_weighted(signal: np.ndarray, weights: np.ndarray, vectors: Tensor) -> N
 
 @dataclass
 class WeighingServer(HelperProtocol):
-    """A server that turns the silos' counts into weights, if weights depend on counts."""
+    """A server that turns the silos' counts into weights, if weights depend on counts.
+
+    silos: names of all silos.
+    weighting: how units are weighed.
+    counts: what silos have told so far, by name, (n_units,) int64 each.
+    """
 
     silos: tuple[str, ...]
     weighting: Weighting
+    counts: dict[str, np.ndarray] = field(default_factory=dict, init=False)
 
     def setup(self, task: SetUpTask, n_units: int) -> Party:
         post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(n_units, post)
+        weights = yield from self.weights_of_silos(n_units, post, task.silos or self.silos)
         if weights:
             yield from post.send(WEIGHTS, weights)
 
-    def weights_of_silos(self, n_units: int, post: Post) -> Generator[Mail, Mail, Mail]:
-        """Each silo's weights, from the counts of all silos; empty where silos compute them. Raises
-        ValueError for weights beyond the sensitivity bound."""
+    def weights_of_silos(
+        self, n_units: int, post: Post, present: tuple[str, ...]
+    ) -> Generator[Mail, Mail, Mail]:
+        """The weights of each silo that is present, from the counts of all silos; empty where silos
+        compute them. Absent silos have the counts that they had before. Raises SilenceError for
+        silos that have never told them, ValueError for weights beyond the sensitivity bound."""
         if not self.weighting.needs_counts:
             return {}
         schema = Array(np.int64, (n_units,), low=0, high=MAX_RECORDS)
-        counts = yield from post.receive_all(Expected(COUNTS, schema, self.silos))
-        table = self.weighting.weights(np.stack([counts[name] for name in self.silos]))
-        return dict(zip(self.silos, bounded_weights(table)))
+        self.counts |= yield from post.receive_all(Expected(COUNTS, schema, present))
+        post.require_all(self.silos, self.counts)
+        table = self.weighting.weights(np.stack([self.counts[name] for name in self.silos]))
+        weights = dict(zip(self.silos, bounded_weights(table)))
+        return {name: weights[name] for name in present}
 
 
 class KeyPassingServer(WeighingServer):
@@ -240,9 +251,10 @@ class KeyPassingServer(WeighingServer):
 
     def setup(self, task: SetUpTask, n_units: int) -> Party:
         post = task.post(SERVER, self.signer)
-        weights = yield from self.weights_of_silos(n_units, post)
-        keys = yield from received_keys(post, self.silos, (WEIGHTS, weights))
-        yield from post.send(KEYS, dict.fromkeys(self.silos, keys))
+        present = task.silos or self.silos
+        weights = yield from self.weights_of_silos(n_units, post, present)
+        keys = yield from received_keys(post, present, (WEIGHTS, weights))
+        yield from post.send(KEYS, dict.fromkeys(present, keys))
 
 
 SignedKey = tuple[bytes, bytes]

@@ -177,7 +177,8 @@ class Query:
         return Names(silos, size=size, container=tuple)
 
     def learned_schema(self, silos: Collection[str], *, silo: bool) -> Schema:
-        """The schema of a party's result: a silo's report, or a helper's total."""
+        """The schema of a party's result: a silo's report, None if it missed the set-up, or a
+        helper's total."""
         vector = Array(np.float64, (self.size,))
         total = Maybe(Instance(Total, {"vector": vector, "silos": Names(silos, container=tuple)}))
         stats = Instance(
@@ -190,7 +191,7 @@ class Query:
             "seconds": Number(),
             "state": Maybe(Raw(STATE_DIGEST)),
         }
-        return Instance(SiloReport, report) if silo else total
+        return Maybe(Instance(SiloReport, report)) if silo else total
 
     def stream(self, purpose: str) -> str:
         """The name of a random stream for this query. The first query of a round has no prefix."""

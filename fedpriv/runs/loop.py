@@ -7,7 +7,7 @@ import math
 import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from fedpriv.runs.progress import OnRound, Progress, summary
 from fedpriv.runs.records import RunRecords, beyond_processors
 from fedpriv.runs.release import labels_of, with_labels
 from fedpriv.runs.status import Status
-from fedpriv.runtime import PreparedRun, RoundResult, prepare
+from fedpriv.runtime import PreparedRun, RoundResult, StoppedError, prepare
 from fedpriv.runtime.identity import RESUMED
 from fedpriv.settings.experiment import Experiment
 from fedpriv.trackers.base import Log, numbers, tracked
@@ -40,6 +40,8 @@ from fedpriv.util.stopwatch import Stopwatch
 CHECKPOINT_SECONDS = 1.0
 """Shortest time between two checkpoints of a seeded run. A run with system randomness writes each
 checkpoint as soon as it can, because a resumed run is charged again for the rounds after it."""
+MOST_WITHOUT_SUM = 16
+"""Rounds in a row without a sum after which a run stops: each is charged, and teaches nothing."""
 
 
 def train(
@@ -200,6 +202,7 @@ class _TrainingLoop:
     log: its tracker.
     quiet: show no progress.
     on_round: see `Progress`.
+    aborts: why the last rounds in a row had no sum, in this process.
     """
 
     experiment: Experiment
@@ -208,6 +211,7 @@ class _TrainingLoop:
     log: Log
     quiet: bool
     on_round: OnRound | None
+    aborts: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[list[EpsilonRow], str | None]:
         """Run rounds until the last one, or until the next would exceed the budget.
@@ -238,6 +242,9 @@ class _TrainingLoop:
                     self.records.save(number, state)
                     break
                 watch = Stopwatch()
+                setup: list[dict[str, Any]] = []
+                with watch.phase("aggregation"):
+                    self._gather(number, state, setup)
                 with watch.phase("plan"):
                     queries = prepared.queries(number + 1)
                 # With a limit any round may turn out to be the last.
@@ -256,16 +263,32 @@ class _TrainingLoop:
                 with watch.phase("accounting"):
                     self.records.begin_round(number)
                 result = self._round(number, queries, state, ledger=ledger, watch=watch)
+                self.aborts = [*self.aborts, result.aborted] if result.aborted else []
                 if result.aborted:
                     progress.say(f"round {number} released nothing: {result.aborted}")
                 if result.empty:
                     progress.say(f"round {number} learned nothing: {result.empty}")
                 row = self._show(number, state, result, rows, watch) if shown else {}
                 state = result.state
+                result = replace(result, traffic=[*setup, *result.traffic])
                 self.records.end_round(number, result, watch)
                 progress.update(number, row, self._headline(rows) if shown else None)
         self.records.finish(number, state, rows)
         return rows, ending
+
+    def _gather(self, completed: int, state: State, lines: list[dict[str, Any]]) -> None:
+        """Have the next round's silos ready before it is charged. If that fails, or if too many
+        rounds had no sum, the run stops after `completed` rounds."""
+        try:
+            if len(self.aborts) >= MOST_WITHOUT_SUM:
+                many = f"{len(self.aborts)} rounds in a row had no sum"
+                raise StoppedError(f"{many}: {self.aborts[-1]}")
+            self.prepared.gather(completed + 1, lines, state)
+        except StoppedError as stop:
+            self.records.note_losses()
+            self.records.save(completed, state)
+            path = self.records.folder.path
+            raise StoppedError(f"{stop}; mend it, then continue with resume={path}") from stop
 
     def _ledger(self) -> Ledger:
         """Open the run's records. Returns the ledger of all rounds begun so far."""
@@ -306,9 +329,8 @@ class _TrainingLoop:
         others were lost."""
         accountant = self.experiment.accountant
         if accountant.target is not None:
-            lost = (
-                self.prepared.standing.absent
-                or self.records.earlier_silos != self.prepared.settings.silos
+            lost = self.prepared.uncounted or (
+                self.records.earlier_silos != self.prepared.settings.silos
             )
             return bool(self.records.charged_twice or lost)
         return accountant.budget is not None or bool(self.experiment.algo.contributors.budgets)

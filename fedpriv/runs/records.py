@@ -143,8 +143,8 @@ class RunRecords:
 
     @property
     def _left_out(self) -> frozenset[str]:
-        """Silos that this process or an earlier one has gone on without."""
-        return self.prepared.standing.absent.union(self._gone)
+        """Silos without which this process or an earlier one has sized noise shares."""
+        return self.prepared.uncounted.union(self._gone)
 
     def open(self, tracker: str) -> list[int]:
         """Open the tables, or cut them back to the checkpoint.
@@ -221,8 +221,8 @@ class RunRecords:
         """Write down the parties that were lost since the last call, in the log and in status.json,
         where those of earlier processes stay."""
         losses = self.prepared.standing.losses
-        if self.prepared.standing.absent:  # before the next round is charged without them
-            self._gone |= self.prepared.standing.absent
+        if self.prepared.uncounted:  # before the next round is charged without them
+            self._gone |= self.prepared.uncounted
             self.folder.status(left_out=sorted(self._gone))
         if not losses:
             return

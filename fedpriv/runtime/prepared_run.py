@@ -14,7 +14,6 @@ from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.roster import Roster
 from fedpriv.engines.base import Session
 from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
-from fedpriv.parties.party import silo_name
 from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
@@ -22,16 +21,15 @@ from fedpriv.rounds.query import (
     Broadcast,
     Query,
     QueryTask,
-    SetUpTask,
     SiloReport,
     SiloState,
     Total,
-    next_session,
 )
 from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.runtime.identity import RunIdentity
 from fedpriv.runtime.run_settings import RunSettings
+from fedpriv.runtime.set_ups import SetUps
 from fedpriv.runtime.standing import Standing
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.stopwatch import Stopwatch
@@ -89,7 +87,7 @@ class RunFacts:
 
 
 @dataclass
-class PreparedRun(AbstractContextManager["PreparedRun"]):
+class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
     """A run with its data loaded and its parties ready. Leaving the context ends the parties.
 
     settings: the coordinator's copy of the run's settings. Parties in this process share it.
@@ -137,21 +135,6 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
     def __exit__(self, *failure: object) -> None:
         self.session.close()
 
-    @property
-    def silos(self) -> tuple[str, ...]:
-        """The names of the silos that take part."""
-        names = self.settings.silos
-        return (
-            tuple(name for name in names if name not in self.standing.absent)
-            if self.standing.absent
-            else names
-        )
-
-    @property
-    def peers(self) -> bool:
-        """Whether the aggregation has no helper. Every silo then holds the state."""
-        return not self.aggregation.helpers
-
     def first_set_up(self) -> None:
         """The set-up before the first round. One lost or altered message does not end the run; a
         second failure does."""
@@ -160,73 +143,6 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         except AggregationAbortedError as abort:
             warnings.warn(f"repeating the set-up: {abort}", RuntimeWarning, stacklevel=3)
             self.set_up(0, self.facts.setup)
-
-    def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
-        """Run `_set_up` until it succeeds.
-
-        A silo that does not answer in two set-ups is left out of the rest of the run, if the
-        aggregation can continue without it. Raises AggregationAbortedError if another party is
-        missing.
-        """
-        silent: set[str] = set()
-        while True:  # ends: each failed set-up adds to `silent` or leaves a silo out
-            try:
-                return self._set_up(round, lines, state)
-            except SilenceError as silence:
-                left = len(set(self.silos) - silence.names)
-                if (
-                    not silence.names
-                    or not silence.names <= set(self.silos)
-                    or not self.aggregation.continues_with(left)
-                ):
-                    raise
-                if twice := silence.names & silent:
-                    self.standing.absent |= twice
-                    message = (
-                        f"round {round}: continuing without {', '.join(sorted(twice))}: "
-                        "no answer in two set-ups"
-                    )
-                    warnings.warn(message, RuntimeWarning, stacklevel=2)
-                silent |= silence.names
-
-    def _set_up(self, round: int, lines: list[dict[str, Any]], state: State | None) -> None:
-        """Run the aggregation's set-up with all parties, and add its traffic to `lines`.
-
-        state: state that silos continue from if they hold it; None: the first state of this run.
-
-        Lost parties restart from their last checkpoint, without their keys. A set-up that ends
-        early leaves some parties with old keys and others with new ones, so no query may begin
-        before a set-up has ended. Raises AggregationAbortedError if a party is missing.
-        """
-        self.standing.ready = False
-        self.standing.agreed_digest = None
-        traffic = Traffic()
-        self.standing.session_name = next_session(self.standing.session_name)
-        self.standing.set_ups += 1
-        state = state or self.state
-        arrays = state.arrays() if self.peers else None
-        task = SetUpTask(
-            self.standing.session_name, self.silos, arrays, self.standing.aborted, max(1, round)
-        )
-        lost = self.session.lost - self.standing.absent
-        self.session.reopen({name: self.standing.silo_states.get(name, {}) for name in lost})
-        parties = [*self.aggregation.helpers, *self.silos]
-        try:
-            self.session.run(dict.fromkeys(parties, task), traffic)
-        finally:
-            lines += traffic.rows(round, "setup")
-            self._note_losses(round)
-        if self.session.lost:
-            raise SilenceError(
-                f"the set-up has lost {', '.join(sorted(self.session.lost))}", self.session.lost
-            )
-        self.standing.ready = True
-        self.standing.agreed_digest = state.digest() if self.peers else None
-
-    def _note_losses(self, round: int) -> None:
-        """Note the parties that have been lost since the last set-up began."""
-        for name in sorted(self.session.lost - self.standing.absent):
-            self.standing.losses.setdefault(round, {})[name] = self.session.why_lost(name)
 
     def queries(self, round: int, silos: tuple[str, ...] | None = None) -> tuple[Query, ...]:
         """The queries of a round. Depends on no data.
@@ -280,8 +196,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         and add the traffic to `lines`. Raises AggregationAbortedError if there is no sum over
         `n_summed` silos."""
         with watch.phase("aggregation"):
-            if self.session.lost or not self.standing.ready or not self.silos_hold(state):
-                self.set_up(query.round, lines, state)
+            self.enrol(query.round, lines, state)
             broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
             query = self.addressed(query)
             traffic = Traffic()
@@ -289,10 +204,12 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             told = QueryTask(*query.serial, query.exchange.repeats)
             tasks = dict.fromkeys(self.aggregation.helpers, replace(told, broadcast=broadcast))
             asked = replace(told, broadcast=sample)
-            tasks |= {silo_name(silo): asked for silo in query.invited}
+            present = frozenset(self.silos)
+            tasks |= {name: asked for name in query.silos if name in present}
             self.standing.agreed_digest = None  # some silos may have the sum and have moved on
             self.standing.aborted = query.serial
             self.standing.failures += 1
+            self.standing.failures_since += 1
             try:
                 learned = self.session.run(tasks, traffic)
                 self._check(query, learned)
@@ -315,6 +232,9 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
             watch.add("local_training", self.session.elapsed(report.seconds for report in reports))
         self.standing.aborted = None
         self.standing.failures = 0
+        self.standing.failures_since = 0
+        if any(learned[name] is None for name in present & learned.keys()):
+            self.standing.ready = False  # a silo has missed the set-up
         if len({report.state for report in reports}) == 1:
             self.standing.agreed_digest = reports[0].state
         return total, reports
@@ -345,7 +265,7 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         the sum was lost before: the others would go on from a sum that it knows nothing of."""
         if not query.asked.stateful:
             return {}
-        memories = self.session.checkpoints([name for name in self.silos if name in learned])
+        memories = self.session.checkpoints([name for name in self.silos if learned.get(name)])
         lost = sorted(set(total.silos) - set(memories))
         if lost:
             raise SilenceError(
@@ -371,10 +291,6 @@ class PreparedRun(AbstractContextManager["PreparedRun"]):
         ):
             raise RuntimeError(f"round {query.round}: the parties have learned different totals")
         return first
-
-    def silos_hold(self, state: State) -> bool:
-        """Whether every silo holds this state. Always true if a helper holds the state."""
-        return not self.peers or self.standing.agreed_digest == state.digest()
 
     def arrays(self, state: State) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint; `prepare` reads them."""

@@ -107,10 +107,24 @@ class RunSettings:
         """Number of contributors."""
         return self.algo.contributors.number(self.plan.federation)
 
+    @cached_property
+    def cohort(self) -> int:
+        """The fewest silos with which every query has its sum."""
+        return max(one.n_summed for one in self.plan.query_parameters.values())
+
+    def continues_with(self, n_silos: int) -> bool:
+        """Whether rounds have a sum with this many silos."""
+        return n_silos >= self.cohort or self.aggregation.continues_with(n_silos)
+
+    def sized_for(self, present: tuple[str, ...]) -> tuple[str, ...]:
+        """The silos that sums and noise shares are sized for: all of them, as long as those that
+        are present are enough."""
+        return self.silos if len(present) >= self.cohort else present
+
     def present_plan(self, present: tuple[str, ...]) -> Plan:
         """The plan for these silos. With fewer silos in a sum, each knows a larger share of its
         noise, and that is charged."""
-        lost = self.plan.federation.n_silos - len(present)
+        lost = self.plan.federation.n_silos - len(self.sized_for(present))
         parameters = {
             name: replace(
                 one, n_invited=max(1, one.n_invited - lost), n_summed=max(1, one.n_summed - lost)
@@ -142,7 +156,7 @@ class RunSettings:
         known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
         some = known and len(set(present)) == len(present)
         whole = some and len(present) == len(self.silos)
-        if not whole and not (some and self.aggregation.continues_with(len(present))):
+        if not whole and not (some and self.continues_with(len(present))):
             raise RefusedError(f"{party} refuses a set-up with {len(present)} silos")
 
     def query(self, party: str, task: QueryTask, present: tuple[str, ...], session: bytes) -> Query:
@@ -173,11 +187,17 @@ class RunSettings:
     def addressed(
         self, query: Query, present: tuple[str, ...], session: bytes, repeats: int
     ) -> Query:
-        """The query for the silos that are present, with what its messages must match."""
+        """The query for the silos that are present, with what its messages must match. Raises
+        RefusedError if they are too few."""
         if len(present) < len(self.silos):
-            # Noise shares are then larger, so that the sum's noise stays what is charged.
-            invited = tuple(silo for silo in query.invited if silo_name(silo) in present)
-            query = replace(query, invited=invited, n_summed=len(invited))
+            here = frozenset(present)
+            invited = tuple(silo for silo in query.invited if silo_name(silo) in here)
+            if self.sized_for(present) is present:
+                # Noise shares are then larger, so that the sum's noise stays what is charged.
+                query = replace(query, invited=invited, n_summed=len(invited))
+            elif len(invited) < query.n_summed:
+                away = ", ".join(name for name in query.silos if name not in here)
+                raise RefusedError(f"round {query.round} has no sum without {away}")
         exchange = Exchange(session, repeats, self._down(query), self.n_units)
         return replace(query, exchange=exchange)
 

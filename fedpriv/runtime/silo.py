@@ -19,7 +19,7 @@ from fedpriv.accountants.charges import Charge
 from fedpriv.aggregation.base import Respond
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
-from fedpriv.errors import ConfigError, RefusedError
+from fedpriv.errors import ConfigError, RefusedError, SilenceError
 from fedpriv.models import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
@@ -115,6 +115,7 @@ class SiloParticipant(WorkingParticipant):
         )
         self.announcer = spec.settings.aggregation.helpers[:1]
         self.present = self.settings.silos
+        self.enrolled = False  # whether the last set-up has ended here
         accountant = spec.settings.accountant
         # The noise of a target was solved for one answer to each query, and a life gives no more.
         limit = accountant.budget if spec.journal is None else accountant.limit
@@ -149,8 +150,10 @@ class SiloParticipant(WorkingParticipant):
         raise RefusedError(f"{self.silo.name} refuses a task of type {type(task).__name__}")
 
     def _set_up(self, task: SetUpTask) -> Party:
+        """Returns whether this silo can take part in queries now."""
         self.settings.require_set_up(self.silo.name, task)
         self.journal.set_up(task.session, len(self.settings.silos), task.round)
+        self.enrolled = False
         self.present = task.silos
         self.state = None if task.state is None else State.from_arrays(task.state)
         self._undo_aborted(task)
@@ -159,7 +162,14 @@ class SiloParticipant(WorkingParticipant):
         counts = self.algo.contributors.counts(
             self.silo.index, self.silo.data, self.silo.plan.federation
         )
-        return (yield from self.protocol.setup(task, counts))
+        try:
+            yield from self.protocol.setup(task, counts)
+        except SilenceError as silence:
+            if silence.names.intersection(self.settings.silos):
+                raise
+            return False  # the others may have heard the helper
+        self.enrolled = True
+        return True
 
     def _undo_aborted(self, task: SetUpTask) -> None:
         """Restore the state before a query without a sum. This silo may have seen a sum that no
@@ -208,6 +218,9 @@ class SiloParticipant(WorkingParticipant):
             )
 
     def _query(self, task: QueryTask) -> Party:
+        """Returns a SiloReport, or None where no set-up has ended since the silo started."""
+        if not self.enrolled:
+            return None
         query = self.asked(task)
         work = SiloWork(self, query)
         post = query.post(self.silo.name, self.protocol.signer)

@@ -25,12 +25,14 @@ class Standing:
     silo_states: states of the silos after the last round, by name.
     aborted: round and place of the last query, if it had no sum.
     failures: number of queries in a row without a sum.
-    ready: whether a set-up has ended since the last loss of a party or mismatch of keys.
+    failures_since: number of those since the last set-up.
+    ready: whether a set-up has ended since the last mismatch of keys, at all silos that it asked.
     session_name: 16 bytes that identify all messages since that set-up.
     set_ups: number of set-ups so far.
+    set_up_round: the round before which the last one was.
     agreed_digest: digest of the state that all silos are known to hold; None: unknown, or a helper
         holds the state.
-    absent: silos that no longer answer; the run continues without them.
+    absent: silos that the last set-up has left out.
     losses: round: parties that were lost in it, and why; those of the first set-up are in round 0.
         Who writes them down empties it.
     """
@@ -38,9 +40,11 @@ class Standing:
     silo_states: dict[str, SiloState] = field(default_factory=dict)
     aborted: Serial | None = None
     failures: int = 0
+    failures_since: int = 0
     ready: bool = False
     session_name: bytes = b""
     set_ups: int = 0
+    set_up_round: int = 0
     agreed_digest: bytes | None = None
     absent: frozenset[str] = frozenset()
     losses: dict[int, dict[str, str]] = field(default_factory=dict)

@@ -1,4 +1,5 @@
 """Parties that die in the middle of an exchange: they say nothing more, and their memory is gone.
+Some can be started again at once, some later, some never.
 
 >>> from dataclasses import replace
 >>> from fedpriv.runtime import prepare
@@ -29,11 +30,17 @@ class Death:
     exchange: number of the exchange in the session, from 0.
     wake: how often the party has been woken in this exchange before. It dies instead of answering;
         if its part ends earlier, it dies before its memory is stored.
+    back: first exchange before which it can be started again; None: never.
     """
 
     party: str
     exchange: int
     wake: int
+    back: int | None = 0
+
+    def lasts(self, exchange: int) -> bool:
+        """Whether the party cannot be started before this exchange."""
+        return self.exchange < exchange and (self.back is None or exchange < self.back)
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,8 @@ class MortalSession(InProcessSession):
         memories: Mapping[str, Memory],
         deaths: Iterable[Death] = (),
     ) -> None:
-        super().__init__(specs, memories)
         self.restart(deaths)
+        super().__init__(specs, memories)
 
     def restart(self, deaths: Iterable[Death]) -> None:
         """Count exchanges from 0 again, with other deaths."""
@@ -67,6 +74,11 @@ class MortalSession(InProcessSession):
     @property
     def lost(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset(self.specs) - set(self.participants)
+
+    def reopen(self, memories: Mapping[str, Memory]) -> None:
+        """Those that can be started again."""
+        away = {death.party for death in self.deaths if death.lasts(self.exchange + 1)}
+        super().reopen({name: memories[name] for name in memories.keys() - away})
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.exchange += 1

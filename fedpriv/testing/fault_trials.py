@@ -27,6 +27,7 @@ from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.traffic import Letter
 from fedpriv.runtime import PreparedRun, prepare
+from fedpriv.runtime.standing import Standing
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.deaths import Death, Mortal, MortalSession
 from fedpriv.testing.faults import Fault, FaultyNetwork, drop
@@ -101,12 +102,12 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
         prepared = self.prepared
         network = FaultyNetwork(tuple(faults))
         trial = FaultTrial(sent=network.sent)
-        everybody = (*prepared.aggregation.helpers, *prepared.silos)
-        prepared.session.reopen({name: {} for name in everybody})
-        prepared.standing.silo_states.clear()
-        prepared.session.network = network
+        prepared.standing = Standing()
         if isinstance(prepared.session, MortalSession):
             prepared.session.restart(deaths)
+        everybody = (*prepared.aggregation.helpers, *prepared.silos)
+        prepared.session.reopen({name: {} for name in everybody})
+        prepared.session.network = network
         for round in (0, *rounds):
             try:
                 if round == 0:
@@ -140,7 +141,7 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
             absent = [
                 drop(exchange=exchange, sender=silo)
                 for exchange, (_, silos) in enumerate(history, start=1)
-                for silo in self.prepared.silos
+                for silo in self.prepared.settings.silos
                 if silo not in silos
             ]
             trial = self.run(absent, [round for round, _ in history])

@@ -113,7 +113,8 @@ def test_no_mask_serves_twice():
 
 def test_each_seed_is_known_to_its_pair_alone():
     protocols = ready()
-    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "signer"}
+    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "signer", "counts"}
+    assert protocols[SERVER].counts == {}  # weights are uniform
     seeds = {name: protocols[name].seeds for name in SILOS}
     for i in SILOS:
         assert set(vars(protocols[i])) == {
