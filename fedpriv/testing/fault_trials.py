@@ -16,17 +16,19 @@ correct result, bit by bit.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedpriv.engines.inprocess import InProcess
+from fedpriv.engines.inprocess import InProcess, InProcessSession
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.parties.traffic import Letter
 from fedpriv.runtime import PreparedRun, prepare
+from fedpriv.runtime.silo import SiloParticipant
 from fedpriv.runtime.standing import Standing
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.deaths import Death, Mortal, MortalSession
@@ -60,12 +62,19 @@ class FaultTrial:
     successes: rounds with a sum.
     aborts: by round, 0 for the set-up before the first: why there was no sum.
     sent: all letters, by exchange.
+    exchanges: by round, the numbers of its exchanges: set-ups, and the query if there was one.
+    present: by round with a query, the silos that took part.
+    uncharged: rounds and silos that sent something in a query without noting it before; known where
+        all parties are in this process.
     crash: any other exception, which ended the trial.
     """
 
     successes: list[Success] = field(default_factory=list)
     aborts: dict[int, str] = field(default_factory=dict)
     sent: list[list[Letter]] = field(default_factory=list)
+    exchanges: dict[int, range] = field(default_factory=dict)
+    present: dict[int, frozenset[str]] = field(default_factory=dict)
+    uncharged: list[tuple[int, str]] = field(default_factory=list)
     crash: Exception | None = None
 
     @property
@@ -109,21 +118,41 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
         prepared.session.reopen({name: {} for name in everybody})
         prepared.session.network = network
         for round in (0, *rounds):
+            first = len(network.sent)
             try:
                 if round == 0:
                     prepared.set_up(0, [])
                 else:
+                    prepared.enrol(round, [], prepared.state)
+                    trial.present[round] = frozenset(prepared.silos)
                     trial.successes.append(self._round(round))
             except AggregationAbortedError as abort:
                 trial.aborts[round] = str(abort)
             except Exception as crash:
                 trial.crash = crash
                 break
+            finally:
+                trial.exchanges[round] = range(first, len(network.sent))
+                if round:
+                    trial.uncharged += self._uncharged(round, network.sent[first:])
         return trial
 
     def is_correct(self, trial: FaultTrial) -> bool:
         """Whether every sum, and everything remembered, is correct for the silos in it."""
         return trial.digests == self._expected(trial.history)
+
+    def _uncharged(self, round: int, exchanges: list[list[Letter]]) -> set[tuple[int, str]]:
+        """The living silos that have sent something in this round without noting its query."""
+        session = self.prepared.session
+        parties = session.participants if isinstance(session, InProcessSession) else {}
+        letters = itertools.chain.from_iterable(exchanges)
+        senders = {letter.sender for letter in letters if letter.message.round == round}
+        noted = {
+            name: silo.journal.last
+            for name, silo in parties.items()
+            if isinstance(silo, SiloParticipant)
+        }
+        return {(round, name) for name in senders & noted.keys() if noted[name] < (round, 0)}
 
     def _round(self, round: int) -> Success:
         prepared = self.prepared
@@ -137,9 +166,11 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
         return Success(round, total.silos, digest_of((total.vector, list(total.silos), remembered)))
 
     def _expected(self, history: History) -> list[bytes]:
+        if len(history) > 1 and not self.prepared.queries(1)[0].asked.stateful:
+            return [digest for one in history for digest in self._expected((one,))]
         if history not in self._correct:
             absent = [
-                drop(exchange=exchange, sender=silo)
+                drop(exchange=None if self.prepared.peers else exchange, sender=silo)
                 for exchange, (_, silos) in enumerate(history, start=1)
                 for silo in self.prepared.settings.silos
                 if silo not in silos
