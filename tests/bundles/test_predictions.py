@@ -76,6 +76,8 @@ import pandas as pd
 import fedpriv
 rows = pd.DataFrame({"age": [70, 50], "sex": ["f", "m"], "smoker": ["no", "no"], "stay": [1.5, 2]})
 print(fedpriv.load("given").predict_proba(rows).tolist())
+from fedpriv.cli import main
+main(["predict", "given", "visits.csv", "--out", "without.csv"])
 """
 """A program that uses a bundle where neither torch nor Hydra is installed."""
 
@@ -87,8 +89,18 @@ def test_a_bundle_with_a_model_onnx_needs_neither_torch_nor_hydra(world):
     rows = pd.DataFrame(
         {"age": [70, 50], "sex": ["f", "m"], "smoker": ["no", "no"], "stay": [1.5, 2]}
     )
-    expected = fedpriv.load(world / "given").predict_proba(rows)
-    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=0, atol=1e-6)
+    model = fedpriv.load(world / "given")
+    printed, written = done.stdout.splitlines()
+    expected = model.predict_proba(rows)
+    np.testing.assert_allclose(json.loads(printed), expected, rtol=0, atol=1e-6)
+    assert written == "without.csv"
+    scores, _ = model.scores(world / "visits.csv")
+    pd.testing.assert_frame_equal(
+        pd.read_csv(world / "without.csv").drop(columns=["prediction", "problem"]),
+        scores.drop(columns=["prediction", "problem"]),
+        check_exact=False,
+        atol=1e-6,
+    )
 
 
 def test_scores_say_which_rows_cannot_be_read(world):
