@@ -37,8 +37,8 @@ FOLDER = "bundle"
 """Its name in a run's folder."""
 WEIGHT_BYTES = 2**34
 """Size limit of the tensors."""
-CLASSES, LOGIT, NUMBER = "classes", "logit", "number"
-TASKS = (CLASSES, LOGIT, NUMBER, "log_hazard", "raw")
+CLASSES, LOGIT, NUMBER, RAW = "classes", "logit", "number", "raw"
+TASKS = (CLASSES, LOGIT, NUMBER, "log_hazard", RAW)
 """What the outputs of a network mean: `Task.meaning`."""
 
 
@@ -93,9 +93,10 @@ class Bundle:
         for name, kind in KINDS.items():
             if not kind(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)!s:.60}: of another kind")
-        two = 2 if self.task == LOGIT else self.outputs
-        if self.task in (CLASSES, LOGIT) and len(set(self.classes)) != two:
-            raise ValueError(f"{len(self.classes)} classes for {self.outputs} outputs")
+        classes = {CLASSES: self.outputs, LOGIT: 2}.get(self.task, 0)
+        single = self.task in (CLASSES, RAW) or self.outputs == 1
+        if len(set(self.classes)) != classes or len(self.classes) != classes or not single:
+            raise ValueError(f"{self.task}: {len(self.classes)} classes for {self.outputs} outputs")
 
     @cached_property
     def encoding(self) -> Encoding | None:

@@ -184,7 +184,10 @@ class Model:
     def _run(self, x: np.ndarray) -> np.ndarray:
         with refused_in_one_line("the network"):
             parts = [self.network(x[start : start + BATCH]) for start in range(0, len(x), BATCH)]
-            return np.concatenate(parts)
+            found = np.concatenate(parts)
+            if found.shape != (len(x), self.bundle.outputs):
+                raise ValueError(f"outputs of shape {found.shape} for {self.bundle.outputs} each")
+            return found
 
     def _predicted(self, outputs: np.ndarray) -> np.ndarray:
         bundle = self.bundle

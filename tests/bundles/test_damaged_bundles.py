@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from refusals import refused
 
@@ -79,6 +80,27 @@ def test_damaged_bundles_end_in_one_line(world, tmp_path):
         shutil.rmtree(place)
     assert not any("\n" in line for line in lines)
     assert len(lines) > 100
+
+
+LIES = {
+    "more outputs": ({"task": "raw", "classes": [], "outputs": 3}, "outputs of shape (60, 2)"),
+    "another task": ({"task": "number", "classes": []}, "number: 0 classes for 2 outputs"),
+    "a logit": ({"task": "logit"}, "logit: 2 classes for 2 outputs"),
+    "classes of no class": ({"task": "raw"}, "raw: 2 classes for 2 outputs"),
+    "a class twice": ({"classes": ["0", "0"]}, "classes: 2 classes for 2 outputs"),
+}
+"""What bundle.json says of a network of two classes, and the end of the line."""
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_what_a_bundle_says_of_its_outputs_must_hold(case, world, tmp_path):
+    lies, line = LIES[case]
+    place = tmp_path / "bundle"
+    shutil.copytree(world / "given", place)
+    said = json.loads((place / "bundle.json").read_text()) | lies
+    write(place, "bundle.json", json.dumps(said).encode())
+    frame = pd.read_csv(world / "visits.csv").head(60)
+    refused(lambda: load_model(place).outputs(frame), "not a readable bundle", line)
 
 
 LINEAR = {"kind": "Linear", "arguments": {"in_features": 1, "out_features": 2, "bias": False}}
