@@ -94,6 +94,11 @@ def test_silos_with_several_users_make_their_own_messages(monkeypatch):
     assert_same(exp, monkeypatch, batches=[])
 
 
+def test_silos_that_repeat_earlier_sums_make_their_own_messages(monkeypatch):
+    words = ("mechanism=correlated", "mechanism.bands=2", "algo.cycle=2", "rounds=4")
+    assert_same(devices(4, *words), monkeypatch, batches=[])
+
+
 def test_parts_of_a_matrix_have_the_same_bits(monkeypatch):
     with prepare(devices(2)) as run:
         size = run.plan.federation.n_parameters
