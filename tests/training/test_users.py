@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from torch import nn
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
+from fedpriv.testing import experiment
 from fedpriv.training.description import Execution, Recipe, Training
 from fedpriv.training.vectors import flatten
 from fedpriv.util.streams import Streams
@@ -253,6 +255,16 @@ def test_batch_norm_is_refused_where_users_are_bounded():
                 data,
                 Classification(),
             )
+
+
+@pytest.mark.parametrize(
+    ("algo", "fits"),
+    [("uldp_avg", False), ("dp_sgd", False), ("uldp_naive", True), ("fedavg", True)],
+)
+def test_who_trains_batch_norm_is_known_before_data_are_read(algo, fits):
+    exp = experiment(f"algo={algo}")
+    with nullcontext() if fits else pytest.raises(ConfigError, match="BatchNorm1d"):
+        exp.algo.check_network(batch_norm(), exp.data)
 
 
 def test_a_whole_silo_trains_with_batch_norm_from_the_models_own_statistics():
