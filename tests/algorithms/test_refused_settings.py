@@ -15,6 +15,7 @@ cdp_fedavg algo.cohort=0
 cdp_fedavg algo.participation=some
 cdp_fedavg algo.feature_norm=-1.0
 cdp_fedavg algo.calibration=own
+cdp_fedavg mechanism=none algo.calibration=certified
 cdp_fedavg algo.epsilon=0.0
 cdp_fedavg algo.calibration=certified algo.observer=nobody
 cdp_fedavg algo.records_per_user=0
@@ -32,6 +33,7 @@ fedopt algo.adaptivity=0
 fedopt mechanism.clip=1.0 mechanism.noise_multiplier=1.0 mechanism=gaussian
 fedprox algo.proximal=-1
 local_sgd algo.records_per_user=0
+prox_sgd mechanism=none algo.calibration=paper
 prox_svrg algo.calibration=paper
 scaffold optimizer=adam
 secured_fl algo.init_weights=mine
