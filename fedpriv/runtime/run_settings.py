@@ -155,8 +155,7 @@ class RunSettings:
             return
         known = all(type(name) is str for name in present) and set(present) <= set(self.silos)
         some = known and len(set(present)) == len(present)
-        whole = some and len(present) == len(self.silos)
-        if not whole and not (some and self.continues_with(len(present))):
+        if not (some and self.continues_with(len(present))):
             raise RefusedError(f"{party} refuses a set-up with {len(present)} silos")
 
     def query(self, party: str, task: QueryTask, present: tuple[str, ...], session: bytes) -> Query:
