@@ -5,6 +5,7 @@ from command import run
 
 from fedpriv.errors import ConfigError
 from fedpriv.settings.compose import one_experiment
+from fedpriv.testing import experiment
 
 
 @pytest.mark.parametrize("method", ["cdp_fedavg", "spider", "prox_svrg", "dp_erm", "local_sgd"])
@@ -81,3 +82,9 @@ def test_with_alternate_the_batch_size_is_that_of_gradients_too():
     assert [algo.size(name, 100) for name in ("gradient", "difference")] == [7, 7]
     both = one_experiment(*words, "algo.batch_size=7", "algo.anchor_batch_size=9").algo
     assert [both.size(name, 100) for name in ("gradient", "difference")] == [9, 7]
+
+
+def test_a_key_that_a_preset_lacks_is_named_with_what_to_do():
+    text = r"clip=\$\{preset.nothing\}: preset.nothing does not exist; set mechanism.clip, or"
+    with pytest.raises(ConfigError, match=text):
+        experiment("algo=uldp_avg", "algo.clip=${preset.nothing}")
