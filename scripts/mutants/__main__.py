@@ -1,10 +1,9 @@
-"""Mutation testing of the code that privacy rests on: `python -m scripts.mutants [--jobs n] [file
-or folder ...]`.
+"""Mutation testing: `python -m scripts.mutants [--jobs n] [file or folder ...]`.
 
-The command changes each file of `tests_of.SOURCES` in one place at a time, and runs the file's
-tests on the change. If they pass, they miss a mistake of this type: the mutant survives. The
-command prints survivors. It exits with 1 unless accepted.txt lists each survivor with a reason.
-Only scratch copies of the tree are changed.
+The command changes each file in one place at a time, and runs the file's tests on the change. If
+they pass, they miss a mistake of this type: the mutant survives. The command prints survivors. It
+exits with 1 unless accepted.txt lists each survivor with a reason. Only scratch copies of the tree
+are changed.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():
     accepted = read_accepted(ACCEPTED)
     made = {
         one.name
-        for file in source_files(ROOT, [])
+        for file in sorted({name.partition(" :: ")[0] for name in accepted})
         for one in mutants(file, (ROOT / file).read_text())
     }
     assert [name for name in accepted if not is_one(name, made)] == []
