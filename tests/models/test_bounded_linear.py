@@ -8,7 +8,11 @@ from fedpriv.models.linear import Linear
 from fedpriv.models.tasks import BinaryClassification, Classification
 from fedpriv.training.vectors import flatten, load
 
-LOSSES = {"one logit": (1, BinaryClassification(), 0.25), "two classes": (2, Classification(), 0.5)}
+LOSSES = {
+    "one logit": (1, BinaryClassification(), 0.25),
+    "two classes": (2, Classification(), 0.5),
+    "weights of classes": (2, Classification(factors=(0.5, 10.0)), 5.0),
+}
 """Outputs, task, largest second derivative of the loss in the outputs."""
 
 
