@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting import DpEvent
-from runs import experiment
+from runs import experiment, journaled
 
 from fedpriv.accountants.charges import Charge
 from fedpriv.accountants.events import Event
@@ -305,13 +305,7 @@ def answers_to_two_coordinators(exp, journals, rounds):
     """Why each of these rounds had no sum. Neither coordinator knows of the other."""
     aborts = []
     for _ in range(2):
-        with prepare(exp) as prepared:
-            for name in prepared.silos:
-                file = SiteFile(str(journals / f"{name}.txt"))
-                spec = replace(prepared.session.specs[name], journal=file)
-                prepared.session.specs[name] = spec
-            prepared.session.reopen({name: {} for name in prepared.silos})
-            prepared.set_up(1, [])
+        with prepare(journaled(exp, journals)) as prepared:
             for number in range(1, rounds + 1):
                 result = prepared.run_round(prepared.queries(number), prepared.state)
                 aborts.append(result.aborted)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant
-from runs import experiment
+from runs import experiment, journaled
 
 from fedpriv.errors import RefusedError
 from fedpriv.rounds.query import QueryTask, SetUpTask, next_session
@@ -96,6 +96,22 @@ def test_no_setting_brings_a_new_budget(words, description, file):
         "silo0 refuses round 1: with its earlier answers it would exceed its budget of epsilon 3 "
         "at delta 1e-05"
     )
+
+
+def test_runs_in_one_folder_share_the_budgets_of_its_silos(tmp_path):
+    sums = []
+    for words in ((), (), ("seed=1",)):
+        exp = journaled(experiment(*AVG, "accountant.budget=3", *words), tmp_path / "study")
+        with prepare(exp) as prepared:
+            results = [
+                prepared.run_round(prepared.queries(number), prepared.state)
+                for number in range(1, 7)
+            ]
+        sums.append(sum(result.aborted is None for result in results))
+    assert sums == [6, 6, 0]
+    written = {path.name: path.read_text() for path in (tmp_path / "study").iterdir()}
+    assert set(written) == {"silo0.txt", "silo1.txt", "silo2.txt"}
+    assert {text.count("query") for text in written.values()} == {12}
 
 
 def test_another_noise_is_counted_as_what_it_is(description, file):
