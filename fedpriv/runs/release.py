@@ -128,6 +128,8 @@ def _network(
     from fedpriv.bundles.network import UnsavedError, save_network
     from fedpriv.training.graph import Graph, captured
 
+    if not any(query.size for query in prepared.queries(1)):
+        return None, parameters, "each silo keeps its own model, and the released one is untrained"
     dtype = torch.int64 if data.text else torch.float32
     graph = captured(prepared.model, data.shape, dtype)
     if not isinstance(graph, Graph):

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 import fedpriv
-from fedpriv.errors import ConfigError
+from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.projects.patients import COLUMNS, visits
 from fedpriv.runtime import prepare
 from fedpriv.runtime.utility import utility_rows
@@ -111,6 +111,8 @@ def test_models_of_silos_score_the_records_of_their_own_silo(tmp_path):
     mean = np.average(silos["model"], weights=silos["records"])
     assert done.metrics["accuracy"].iloc[-1] == pytest.approx(mean)
     assert found["model"]["all"]["accuracy"] == pytest.approx(mean)
+    with pytest.raises(FedprivError, match="no network to predict with: each silo keeps its own"):
+        fedpriv.load(tmp_path / "run" / "bundle")
 
 
 def test_models_of_silos_are_in_no_table_where_records_have_no_silo(tmp_path):
