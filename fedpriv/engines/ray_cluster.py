@@ -162,8 +162,8 @@ class Connection:
         while not listens(host.strip("[]"), int(port)):
             if time.monotonic() > began + min(HEAD_GONE, timeout):
                 raise FedprivError(
-                    f"the head of the Ray cluster ({self.head}) has left; start a cluster, and "
-                    "continue with resume=<folder of the run>"
+                    f"the head of the Ray cluster ({self.head}) has left; start it again, and "
+                    "continue with resume=<folder of the run> --trust-code"
                 )
             time.sleep(0.5)
         self.seen = time.monotonic()

@@ -9,14 +9,12 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from page_blocks import ROOT
 from ray_clusters import PRINTED_HEAD, kill, page_line
 from waiting import wait_until
-
-import fedpriv
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -116,7 +114,7 @@ def test_a_party_a_node_and_the_head_of_the_pages_cluster_die(started_cluster):
     ]
     assert line == (
         f"fedpriv.errors.FedprivError: the head of the Ray cluster ({cluster.address}) has left; "
-        "start a cluster, and continue with resume=<folder of the run>"
+        "start it again, and continue with resume=<folder of the run> --trust-code"
     )
     assert time.monotonic() - began < 3 * (3 + LIMIT)
 
@@ -149,7 +147,8 @@ def test_the_pages_run_is_that_of_one_process_and_needs_token_and_code(started_c
     assert "Ray cannot connect: it has another token; set RAY_AUTH_MODE=token" in done.stderr
 
     copy = tmp_path / "elsewhere" / "fedpriv"
-    shutil.copytree(Path(fedpriv.__file__).parent, copy)
+    shutil.copytree(ROOT / "fedpriv", copy)
+    shutil.copytree(ROOT / "conf", copy.with_name("conf"))
     with (copy / "errors.py").open("a") as file:
         file.write("# changed\n")
     other = cluster.environment | {"PYTHONPATH": str(copy.parent)}
@@ -164,9 +163,10 @@ def test_the_pages_run_is_that_of_one_process_and_needs_token_and_code(started_c
 
 TIMEOUT = 10
 LONG = (
+    f"engine.timeout={TIMEOUT}",
     *("aggregation=secagg", "preset.n_silos=3", "aggregation.cohort=2", "aggregation.threshold=2"),
     *("rounds=100000", "evaluate_every=500", "accountant=rdp", "preset.local_epochs=1"),
-    *(f"engine.timeout={TIMEOUT}", "hydra.run.dir=run"),
+    "hydra.run.dir=run",
 )
 
 
@@ -176,22 +176,19 @@ class Run:
     def __init__(self, cluster, folder):
         self.folder = folder / "run"
         resumed = (self.folder / "config.yaml").exists()
-        words = (
-            [*LONG]
-            if not resumed
-            else [f"resume={self.folder}", f"engine.address={cluster.address}"]
-        )
-        start = (
-            command(cluster, *words) if not resumed else [sys.executable, "-m", "fedpriv", *words]
-        )
+        again = [sys.executable, "-m", "fedpriv", "resume=run", "--trust-code"]
+        self.said = (folder / "said").open("w+")
         self.process = subprocess.Popen(
-            start,
+            again if resumed else command(cluster, *LONG),
             cwd=folder,
             env=cluster.environment,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=self.said,
         )
+
+    def says(self):
+        self.said.seek(0)
+        return self.said.read()
 
     def sums(self):
         """How many rounds of the folder have a sum."""
@@ -215,7 +212,7 @@ class Run:
 @pytest.mark.slow
 def test_twenty_kills(started_cluster, tmp_path):
     """Parties, nodes and heads of the page's cluster die while it runs. Each time the run goes on
-    or ends in time, and says why in words."""
+    or ends in time, and says why in words; what has ended is resumed."""
     rng = random.Random(0)
     kills = ["party"] * 9 + ["node"] * 6 + ["head"] * 5
     rng.shuffle(kills)
@@ -223,7 +220,7 @@ def test_twenty_kills(started_cluster, tmp_path):
     run = Run(cluster, tmp_path)
     outcomes = []
     for kind in kills:
-        assert run.goes_on(), run.process.stderr.read()
+        assert run.goes_on(), run.says()
         time.sleep(rng.random())
         began = time.monotonic()
         if kind == "party":
@@ -236,12 +233,13 @@ def test_twenty_kills(started_cluster, tmp_path):
         if kind == "head":
             run.process.wait(TIMEOUT + LIMIT)
         outcomes.append((kind, went_on, time.monotonic() - began))
+        print(outcomes[-1])
         status = run.status()
         for lost in status.get("lost_parties", {}).values():
             for why in lost.values():
                 assert any(re.fullmatch(words, why) for words in WORDS), why
         if not went_on:
-            said = run.process.stderr.read().splitlines()[-1]
+            said = run.says().splitlines()[-1]
             assert run.process.returncode == 2, said
             assert re.search(r"the head of the Ray cluster|lost|no answer", said), said
             assert status["state"] == "failed"
@@ -252,7 +250,6 @@ def test_twenty_kills(started_cluster, tmp_path):
             cluster.start_node()
         if not went_on:
             run = Run(cluster, tmp_path)
-    print(outcomes)
     assert sum(went_on for kind, went_on, _ in outcomes if kind == "party") == 9
     kill(run.process.pid)
     run.process.wait()
