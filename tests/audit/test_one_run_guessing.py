@@ -144,7 +144,11 @@ def test_a_fully_sampled_family_is_the_gaussian_one():
 
 def test_a_certificate_without_noise_is_answered_with_a_guess_about_nearly_everybody():
     assert best_number(400, math.inf, delta=DELTA, confidence=CONFIDENCE) == 360
-    assert 0 < best_number(1000, 4.0, delta=DELTA, confidence=CONFIDENCE) < 500
+
+
+@pytest.mark.parametrize(("epsilon", "few", "many"), [(4.0, 50, 200), (1.0, 200, 400)])
+def test_the_best_number_is_neither_the_surest_guess_nor_all(epsilon, few, many):
+    assert few < best_number(1000, epsilon, delta=DELTA, confidence=CONFIDENCE) < many
 
 
 def test_the_estimate_is_near_the_truth():
