@@ -4,13 +4,39 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import (
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+)
 from scipy.stats import norm
 
+from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.accountants.pld import gaussian_epsilon, pld_epsilon
 from fedpriv.audit.bounds import lower_bound
-from fedpriv.audit.families import GaussianFamily, SampledFamily
+from fedpriv.audit.families import GaussianFamily, SampledFamily, family_of
 from fedpriv.audit.rates import Rates
+
+
+GAUSSIAN = GaussianDpEvent(2.0)
+
+
+@pytest.mark.parametrize(
+    ("certified", "group_size", "family"),
+    [
+        (GAUSSIAN, 1, GaussianFamily()),
+        (GAUSSIAN, 2, None),
+        (PoissonSampledDpEvent(0.1, GAUSSIAN), 1, SampledFamily(0.1, 7, 2.0)),
+        (PoissonSampledDpEvent(0.1, LaplaceDpEvent(2.0)), 1, None),
+        (SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), 1, None),
+        (LaplaceDpEvent(2.0), 1, None),
+    ],
+    ids=str,
+)
+def test_the_family_of_a_certificate_over_seven_rounds(certified, group_size, family):
+    event = Event("server", "user", ADD_REMOVE, certified, None, group_size=group_size)
+    assert family_of([event], 7, None) == family
 
 
 def test_limits_of_rates_without_errors_are_the_rule_of_three():
