@@ -88,8 +88,11 @@ def test_another_configuration_is_named(path, text, named):
 
 
 def test_what_costs_nothing_may_change(path):
+    """Nor does the order of keys count."""
+    turned = CONFIG.replace("{clip: 0.1, noise: 5.0}", "{noise: 5.0, clip: 0.1}")
+    assert turned != CONFIG
     other = Origin.of(
-        CONFIG.replace("6", "60").replace("cpu", "auto") + "engine: {a: 1}\nhydra: 1\n"
+        turned.replace("6", "60").replace("cpu", "auto") + "engine: {a: 1}\nhydra: 1\n"
     )
     assert other == ORIGIN
     assert {"rounds", "device"} <= set(FREE)
