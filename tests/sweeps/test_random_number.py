@@ -177,6 +177,7 @@ def test_what_was_not_planned_is_not_covered(swept, tmp_path, edit, says):
         (("hydra.sweeper.mean=1",), "hydra.sweeper.mean=1"),
         (("hydra.sweeper.shape=-1",), "hydra.sweeper.shape=-1"),
         (("seed=1,2",), "seed"),
+        (("randomness=system,simulation",), "randomness=simulation: the same for all settings"),
         (("hydra/launcher=joblib",), "hydra/launcher=joblib"),
     ],
 )
