@@ -109,6 +109,12 @@ def test_settings_of_which_neither_curve_is_the_larger_one_pay_for_both():
     assert both.certified > max(one.certified for one in each)
 
 
+def test_the_certificate_of_a_user_is_not_passed_over_for_that_of_a_record():
+    exp = experiment("algo=cdp_fedavg", "algo.records_per_user=2", "rounds=2")
+    with pytest.raises(ConfigError, match="no groups of records"):
+        RandomNumber(4.0, 1.0).cost([exp])
+
+
 def test_a_sweep_that_died_keeps_its_draw(swept, tmp_path):
     again = (*SWEEP, f"hydra.sweep.dir={tmp_path / 'sweep'}")
     with dies_in(2, sums=[]), pytest.raises(Death):
