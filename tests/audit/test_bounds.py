@@ -18,7 +18,6 @@ from fedpriv.audit.bounds import lower_bound
 from fedpriv.audit.families import GaussianFamily, SampledFamily, family_of
 from fedpriv.audit.rates import Rates
 
-
 GAUSSIAN = GaussianDpEvent(2.0)
 
 
