@@ -63,7 +63,8 @@ class FaultTrial:
     aborts: by round, 0 for the set-up before the first: why there was no sum.
     sent: all letters, by exchange.
     exchanges: by round, the numbers of its exchanges: set-ups, and the query if there was one.
-    present: by round with a query, the silos that took part.
+    present: by round with a query, the silos of the last set-up.
+    heard: by round, the parties that sent something in its query.
     uncharged: rounds and silos that sent something in a query without noting it before; known where
         all parties are in this process.
     crash: any other exception, which ended the trial.
@@ -74,6 +75,7 @@ class FaultTrial:
     sent: list[list[Letter]] = field(default_factory=list)
     exchanges: dict[int, range] = field(default_factory=dict)
     present: dict[int, frozenset[str]] = field(default_factory=dict)
+    heard: dict[int, set[str]] = field(default_factory=dict)
     uncharged: list[tuple[int, str]] = field(default_factory=list)
     crash: Exception | None = None
 
@@ -133,26 +135,27 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
                 break
             finally:
                 trial.exchanges[round] = range(first, len(network.sent))
-                if round:
-                    trial.uncharged += self._uncharged(round, network.sent[first:])
+                letters = itertools.chain.from_iterable(network.sent[first:])
+                trial.heard[round] = {
+                    letter.sender for letter in letters if letter.message.round == round > 0
+                }
+                trial.uncharged += self._uncharged(round, trial.heard[round])
         return trial
 
     def is_correct(self, trial: FaultTrial) -> bool:
         """Whether every sum, and everything remembered, is correct for the silos in it."""
         return trial.digests == self._expected(trial.history)
 
-    def _uncharged(self, round: int, exchanges: list[list[Letter]]) -> set[tuple[int, str]]:
-        """The living silos that have sent something in this round without noting its query."""
+    def _uncharged(self, round: int, heard: set[str]) -> set[tuple[int, str]]:
+        """The living silos that have sent something in a query without noting it."""
         session = self.prepared.session
         parties = session.participants if isinstance(session, InProcessSession) else {}
-        letters = itertools.chain.from_iterable(exchanges)
-        senders = {letter.sender for letter in letters if letter.message.round == round}
         noted = {
             name: silo.journal.last
             for name, silo in parties.items()
             if isinstance(silo, SiloParticipant)
         }
-        return {(round, name) for name in senders & noted.keys() if noted[name] < (round, 0)}
+        return {(round, name) for name in heard & noted.keys() if noted[name] < (round, 0)}
 
     def _round(self, round: int) -> Success:
         prepared = self.prepared

@@ -129,7 +129,7 @@ def trials(world, count, first=0):
             owed += oracle.require_sums(trial, stateful)
             last = max(trial.exchanges)
             if not gone or last in trial.present:  # else a sum needs who is gone
-                assert trial.present[last] >= set(silos) - gone, told
+                assert trial.heard[last] >= set(silos) - gone, told
             assert bench.is_correct(trial), told
     return owed
 
@@ -137,7 +137,7 @@ def trials(world, count, first=0):
 @pytest.mark.filterwarnings("ignore:round .* continuing without")
 @pytest.mark.parametrize("world", ["secagg", "secagg_state", "exact", "masked", "admm_masked"])
 def test_whoever_is_away_no_round_of_a_cohort_is_lost(world):
-    assert trials(world, 2)
+    assert trials(world, 2, first=1007)
 
 
 @pytest.mark.slow
