@@ -294,7 +294,7 @@ class RaySession(Session):
     def _why_dead(self, name: str, error: str) -> str:
         """Ray's reasons are long texts for those who know Ray, and differ with the moment."""
         if "No module named" in error:
-            return "fedpriv is not installed on its node"
+            return "its node has no fedpriv, or another one: install the same one on every node"
         if "OUT_OF_MEMORY" in error or "OutOfMemory" in error:
             return "its process was ended, since its node ran out of memory"
         return self._left(name) or "its process died"

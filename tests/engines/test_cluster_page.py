@@ -160,6 +160,21 @@ def test_the_pages_run_is_that_of_one_process_and_needs_token_and_code(started_c
         done.stderr,
     )
 
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "fedpriv.py").write_text(
+        "raise ImportError(\"No module named 'fedpriv'\")"
+    )
+    cluster.kill_node()
+    cluster.environment["PYTHONPATH"] = str(tmp_path / "none")
+    cluster.start_node()
+    other = cluster.environment | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command(cluster, "hydra.run.dir=y"), env=other, check=False, **own)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "could not be started: its node has no fedpriv, or another one: install the same one on "
+        "every node\n"
+    )
+
 
 TIMEOUT = 10
 LONG = (
