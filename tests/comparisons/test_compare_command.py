@@ -175,6 +175,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
             "has no effect with accountant.tar",
         ),
         (("algo=uldp_avg,uldp_sgd", "hydra.sweep.dir=x"), "--folder names the folder"),
+        (("algo=uldp_avg,uldp_sgd", "--folder=/proc/none"), "--folder=/proc/none"),
         (("algo=uldp_avg,uldp_sgd", "--against=x"), "--against=x: one of uldp_avg; uldp_sgd"),
         (("algo=uldp_avg,uldp_sgd", "--tuning-seeds=9"), "has no effect without --tune"),
         (
