@@ -53,6 +53,7 @@ BAD_SETTINGS = [
     (["data=heart_disease", "allocator.n_silos=7"], ["allocator.n_silos=7", "4"]),
     (["allocator=natural"], ["allocator"]),
     (["seed=0,1"], ["seed", "-m"]),
+    (["seed=9223372036854775808"], ["seed=9223372036854775808", "up to 9223372036854775807"]),
     (["-m", "seed=0,1", "algo.clip=0.1,-1"], ["algo.clip=-1"]),
     (["--no-such-flag"], ["--no-such-flag"]),
     (["model=7"], ["model=7", "one name"]),
