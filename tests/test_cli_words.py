@@ -135,3 +135,8 @@ def test_only_seeds_are_listed():
     words = ["-m", "seed=0..2", "hydra.sweep.dir=../a..b", "algo.clip=0..4", "seed=1,2"]
     listed = ["-m", "seed=0,1,2", "hydra.sweep.dir=../a..b", "algo.clip=0..4", "seed=1,2"]
     assert with_listed_seeds(words) == listed
+
+
+@pytest.mark.parametrize("word", ["algo.clip=,", "data.drop=[a b,c]", "data.label=died", "data"])
+def test_only_odd_words_of_a_table_are_quoted(word):
+    assert with_listed_seeds(["data.decimal=,", word]) == ['data.decimal=","', word]
