@@ -11,10 +11,10 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fedpriv.engines.base import Returned
-from fedpriv.engines.bundles import bundled, unbundled
+from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.inprocess import answer
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import decode, encode, register
@@ -45,6 +45,10 @@ class PartyHost(ABC):
     def open(self, request: bytes) -> bytes:
         """Create the participant anew."""
 
+    def told(self, learned: Any) -> Any:
+        """What is told of what the party has learned."""
+        return learned
+
     def failure(self, error: Exception) -> PartyFailure:
         """What is told of an exception that is being handled."""
         return failure_of(error)
@@ -67,7 +71,7 @@ class PartyHost(ABC):
         assert self.party is not None
         said = answer(self.party, unbundled(request) if request else None)
         if isinstance(said, Returned):
-            return encode(("returned", said.learned))
+            return encode(("returned", self.told(said.learned)))
         return bundled(said)
 
     def _checkpoint(self, request: bytes) -> bytes:
@@ -88,6 +92,30 @@ class PartyFailure:
     ancestry: tuple[str, ...]
     text: str
     trace: str
+
+
+REPLIES: dict[str, dict[str, type]] = {
+    "open": {"done": type(None)},
+    "begin": {"done": type(None)},
+    "wake": {"returned": object},
+    "checkpoint": {"done": dict},
+}
+"""Names of the replies to each request, with the type of their content. Any request may be answered
+by an exception, and wake by a bundle of messages."""
+
+
+def read_reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
+    """A party's answer. Raises ValueError, or MessageError, for bytes that no `PartyHost` sends."""
+    if verb == "wake" and raw[:1] == MARK:
+        return "sent", unbundled(raw, parties)
+    reply = decode(raw)
+    types = {"raised": PartyFailure} | REPLIES[verb]
+    if type(reply) is not tuple or len(reply) != 2 or type(reply[0]) is not str:
+        raise ValueError("not a name and a content")
+    name, content = reply
+    if name not in types or not isinstance(content, types[name]):
+        raise ValueError(f"{name[:20]!r} with {type(content).__name__} to {verb}")
+    return name, content
 
 
 def failure_of(error: Exception) -> PartyFailure:

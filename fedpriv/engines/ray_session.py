@@ -12,28 +12,19 @@ from typing import Any
 import ray
 
 from fedpriv.engines.base import Answer, Returned, Session
-from fedpriv.engines.bundles import MARK, bundled, unbundled
+from fedpriv.engines.bundles import bundled
 from fedpriv.engines.descriptions import describe
-from fedpriv.engines.party_host import PartyFailure, raise_failure
+from fedpriv.engines.party_host import raise_failure, read_reply
 from fedpriv.engines.ray_cluster import CONNECTION, Node, Share, nodes
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
 from fedpriv.errors import FedprivError
-from fedpriv.parties.messages import LIMIT, decode, encode
+from fedpriv.parties.messages import LIMIT, encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.util.source_commit import package
 
 PLACING = 20.0
 """Seconds that a cluster gets to find room for a party, and then, beyond `engine.timeout`, to start
 its process. Ray takes up to 15 seconds to notice that a node is gone."""
-
-REPLIES: dict[str, dict[str, type]] = {
-    "open": {"done": type(None)},
-    "begin": {"done": type(None)},
-    "wake": {"returned": object},
-    "checkpoint": {"done": dict},
-}
-"""Names of the replies to each request, with the type of their content. Any request may be answered
-by an exception, and wake by a bundle of messages."""
 
 AT_ONCE = 64
 """Pieces of a reply that are requested at once."""
@@ -192,7 +183,7 @@ class RaySession(Session):
             if raw is None:
                 continue
             try:
-                replies[name] = _reply(verb, raw, len(self.specs))
+                replies[name] = read_reply(verb, raw, len(self.specs))
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})")
         for name, (outcome, content) in replies.items():
@@ -312,21 +303,6 @@ class RaySession(Session):
             if name in self.actors:
                 ray.kill(self.actors.pop(name))
             warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
-
-
-def _reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
-    """A party's answer. Raises ValueError, or MessageError, for bytes that no `PartyProcess`
-    sends."""
-    if verb == "wake" and raw[:1] == MARK:
-        return "sent", unbundled(raw, parties)
-    reply = decode(raw)
-    types = {"raised": PartyFailure} | REPLIES[verb]
-    if type(reply) is not tuple or len(reply) != 2 or type(reply[0]) is not str:
-        raise ValueError("not a name and a content")
-    name, content = reply
-    if name not in types or not isinstance(content, types[name]):
-        raise ValueError(f"{name[:20]!r} with {type(content).__name__} to {verb}")
-    return name, content
 
 
 def _mixed(found: str) -> FedprivError:
