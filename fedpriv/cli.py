@@ -43,13 +43,14 @@ COMMANDS = {
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
     "keys": "fedpriv.crypto.keys_command:main",
+    "site": "fedpriv.sites.command:main",
     "export": "fedpriv.bundles.command:export",
     "predict": "fedpriv.bundles.command:predict",
 }
 """The function of each command, imported when it is used, so that `--help` answers at once."""
 OWN_HELP = (
     *("figure", "table", "compare", "report", "reproduce", "replicate", "certify"),
-    *("init", "keys", "export", "predict"),
+    *("init", "keys", "site", "export", "predict"),
 )
 """Commands that parse their words with argparse, which prints their help."""
 COMPOSE = ("run", "train", "epsilon", "data")

@@ -38,6 +38,8 @@ class AggregationAbortedError(FedprivError):
 class SilenceError(AggregationAbortedError):
     """The exchange ended because the parties `names` sent nothing."""
 
+    names: frozenset[str] = frozenset()
+
     def __init__(self, text: str, names: Iterable[str] = ()) -> None:
         super().__init__(text)
         self.names = frozenset(names)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from fedpriv.engines.base import Returned
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.inprocess import answer
-from fedpriv.errors import FedprivError
+from fedpriv.errors import AggregationAbortedError, FedprivError
 from fedpriv.parties.messages import decode, encode, register
 from fedpriv.parties.party import Participant, Party
 
@@ -124,13 +124,23 @@ def failure_of(error: Exception) -> PartyFailure:
     return PartyFailure(ancestry, _printable(str(error)), _printable(traceback.format_exc()))
 
 
+def aborting(failure: PartyFailure) -> AggregationAbortedError | None:
+    """The exception if it ends a round without a sum; None for any other."""
+    known: dict[str, Any] = {_title(cls): cls for cls in _family(AggregationAbortedError)}
+    cls = next((known[title] for title in failure.ancestry if title in known), None)
+    if cls is None:
+        return None
+    error: AggregationAbortedError = cls.__new__(cls, failure.text)
+    return error
+
+
 def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
     """Raise a party's exception here, with the party's traceback as a note.
 
     Its class is the exception's own or nearest FedprivError that this process knows; otherwise
     RuntimeError, with the party's name in the text.
     """
-    known = {_title(cls): cls for cls in _family(FedprivError)}
+    known: dict[str, Any] = {_title(cls): cls for cls in _family(FedprivError)}
     cls = next((known[title] for title in failure.ancestry if title in known), None)
     if cls is None:
         error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
@@ -140,7 +150,7 @@ def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
     raise error
 
 
-def _family(cls: type[FedprivError]) -> Iterator[type[FedprivError]]:
+def _family(cls: type[Any]) -> Iterator[type[Any]]:
     yield cls
     for child in cls.__subclasses__():
         yield from _family(child)

@@ -187,7 +187,7 @@ class Query:
         )
         report = {
             "total": total,
-            "stats": stats,
+            "stats": Maybe(stats),
             "seconds": Number(),
             "state": Maybe(Raw(STATE_DIGEST)),
         }
@@ -299,12 +299,12 @@ class SiloReport:
     """The result of a query at one silo.
 
     total: the total; None: silos do not learn it.
-    stats: diagnostics of the contributions.
+    stats: diagnostics of the contributions; None: a site keeps them to itself.
     seconds: running time of local training.
     state: digest of the silo's current state; None: a helper holds the state.
     """
 
     total: Total | None
-    stats: ContributionStats
+    stats: ContributionStats | None
     seconds: float
     state: bytes | None = None

@@ -93,10 +93,9 @@ class Progress:
         """Show round `number`. If it was not evaluated, repeat the last metrics."""
         self.on_round(number)
         if epsilon is not None:
-            self.text = (
-                f"loss {row['loss']:.4f}  {self.metric} {row[self.metric]:.4f}  "
-                f"epsilon {epsilon:.4g}"
-            )
+            known = [one for one in ("loss", self.metric) if one in row]
+            values = [f"{one} {row[one]:.4f}" for one in known]
+            self.text = "  ".join([*values, f"epsilon {epsilon:.4g}"])
             LOGGER.info("round %d/%d  %s", number, self.rounds, self.text)
         if self.quiet:
             return

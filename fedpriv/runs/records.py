@@ -288,7 +288,8 @@ class RunRecords:
         self.folder.tables.remove(UTILITY)
         prepared = self.prepared
         params = prepared.algo.evaluated(state, prepared.standing.silo_states)
-        if params.ndim == 1 or prepared.evaluation.test.silo is not None:
+        own = params.ndim == 1 or prepared.evaluation.test.silo is not None
+        if own and len(prepared.evaluation.test):
             references = self.options.references
             rows = utility_rows(params, prepared.evaluation, references=references)
             self.folder.append(UTILITY, rows)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedpriv.data.silo import SiloData
+    from fedpriv.engines.study import Study
     from fedpriv.settings.experiment import Experiment
     from fedpriv.training.trainers.base import LocalProblem
 
@@ -76,12 +77,12 @@ def prepare(
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
-    network, params = _initial_network(exp, device)
+    network, params = initial_network(exp, device)
     device, trainer = _trained_by(exp, network.module, params, device)
     records = records_of(exp)
     plan = planned(exp, records.federation, network.module)
     identity = RunIdentity.of(exp, records, plan)
-    settings = settings_of(exp, revise(plan))
+    settings = settings_of(exp, revise(plan), exp.engine.published)
     state, standing = _continued(exp, settings, params, checkpoint)
     evaluation = Evaluation(
         network.module,
@@ -112,13 +113,12 @@ def prepare(
 def identify(exp: Experiment) -> RunIdentity:
     """The identity that `prepare` would give the run now. Creates no parties."""
     records = records_of(exp)
-    plan = planned(exp, records.federation, _initial_network(exp, "cpu")[0].module)
+    plan = planned(exp, records.federation, initial_network(exp, "cpu")[0].module)
     return RunIdentity.of(exp, records, plan)
 
 
-def settings_of(exp: Experiment, plan: Plan) -> RunSettings:
+def settings_of(exp: Experiment, plan: Plan, study: Study | None) -> RunSettings:
     """A party's copy of the run's settings."""
-    study = exp.engine.published
     return RunSettings(
         exp.algo,
         exp.aggregation,
@@ -282,7 +282,7 @@ def _shared(network: Network) -> Network:
     return network
 
 
-def _initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]:
+def initial_network(exp: Experiment, device: str) -> tuple[Network, np.ndarray]:
     """The network and its seeded initial weights.
 
     Raises ConfigError if the number of parameters differs from `size()`: noise and rounding depend

@@ -169,9 +169,10 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
                 total, reports = self.exchange(query, state, watch=watch, lines=lines)
             except AggregationAbortedError as abort:
                 return RoundResult(state, stats, lines, str(abort), empty)
-            own = sum((report.stats for report in reports), ContributionStats())
+            told = [report.stats for report in reports if report.stats is not None]
+            own = sum(told, ContributionStats())
             stats += own
-            empty = empty or own.empty
+            empty = empty or (own.empty if told else None)
             with watch.phase("global_update"):
                 state = self.algo.next_state(state, query, total, self.plan)
                 if not self.silos_hold(state):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +43,9 @@ class Table(DescribedTable):
 
     Its keys are those of `TableSettings`.
     """
+
+    filled: ClassVar[tuple[str, ...]] = ("training", "test")
+    """Parts that need a record."""
 
     # What a run needs before records are read.
 
@@ -98,7 +102,9 @@ class Table(DescribedTable):
         require(not self.read_without_noise, "data.schema", self.schema, agreed)
         own = "silo: nobody compares the users of two organisations"
         require(self.user_scope == SILO, "data.user_scope", self.user_scope, own)
-        return replace(self, path=path)
+        settings: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        settings["path"] = path
+        return SiteTable(**settings)
 
     @property
     def natural_users(self) -> bool:
@@ -153,7 +159,7 @@ class Table(DescribedTable):
             notes += [f"{self.test}: {note}" for note in (*owned.notes, *tested.notes)]
             parts = [(encoded, held, encoded.kept), (tested, owned, tested.kept)]
         for name, (_, _, rows) in zip(("training", "test"), parts):
-            if not rows.any():
+            if name in self.filled and not rows.any():
                 raise DataError(
                     f"{cells.name}: no {name} record; change seed or data.test_share, or add users"
                 )
@@ -257,6 +263,12 @@ class Table(DescribedTable):
             key = next(one for one in ("path", "schema", "test") if getattr(self, one) == name)
             raise ConfigError(f"data.{key}", name, f"no such file (looked for {path.resolve()})")
         return path
+
+
+class SiteTable(Table):
+    """The table of one organisation of several: it may have no test record."""
+
+    filled = ("training",)
 
 
 _last: dict[tuple[object, ...], Cells] = {}

@@ -1,0 +1,138 @@
+"""The coordinator's session with silos at sites of their own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from fedpriv.engines.base import Answer, Returned, Session
+from fedpriv.engines.bundles import bundled
+from fedpriv.engines.inprocess import InProcessSession
+from fedpriv.engines.party_host import PartyFailure, aborting, read_reply
+from fedpriv.engines.site_lines import EndedError, Line, Switchboard
+from fedpriv.errors import FedprivError
+from fedpriv.parties.messages import encode
+from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.util.logs import LOGGER
+
+
+class SitesSession(Session):
+    """Helpers in this process, and silos that dial it. A silo's memory never leaves its site, so
+    its checkpoint is empty here."""
+
+    def __init__(
+        self,
+        helpers: Mapping[str, PartySpec],
+        memories: Mapping[str, Memory],
+        silos: tuple[str, ...],
+        board: Switchboard,
+        waiting: float,
+        timeout: float,
+    ) -> None:
+        self.silos = silos
+        self.board = board
+        self.timeout = timeout
+        self.reasons: dict[str, str] = {}
+        self.helpers = InProcessSession(helpers, {})
+        LOGGER.info("waiting for %s", ", ".join(silos))
+        try:
+            if missing := board.wait(frozenset(silos), waiting):
+                raise FedprivError(
+                    f"engine.waiting={waiting:g}: {', '.join(sorted(missing))} did not dial in"
+                )
+            self.reopen({name: {} for name in silos})
+            if self.reasons:
+                name, why = min(self.reasons.items())
+                raise FedprivError(f"{name}: {why}")
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def lost(self) -> frozenset[str]:
+        return frozenset(self.reasons)
+
+    def why_lost(self, name: str) -> str:
+        return self.reasons[name]
+
+    def elapsed(self, seconds: Iterable[float]) -> float:
+        return max(seconds, default=0.0)
+
+    def close(self) -> None:
+        self.board.close()
+        self.helpers.close()
+
+    def exchanging(self, *, watched: bool) -> AbstractContextManager[object]:
+        # Sites verify what a helper signs.
+        return self.helpers.exchanging(watched=True)
+
+    def reopen(self, memories: Mapping[str, Memory]) -> None:
+        self.helpers.reopen({name: {} for name in memories if name not in self.silos})
+        silos = [name for name in self.silos if name in memories]
+        for name in silos:
+            self.reasons.pop(name, None)
+        self._ask("open", dict.fromkeys(silos, b""))
+
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        mine = {name: task for name, task in tasks.items() if name not in self.silos}
+        self.helpers.begin(mine)
+        self._ask("begin", {name: encode(tasks[name]) for name in tasks if name not in mine})
+
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
+        mine = {name: letters for name, letters in mail.items() if name not in self.silos}
+        requests = {
+            name: b"" if letters is None else bundled(letters)
+            for name, letters in mail.items()
+            if name not in mine
+        }
+        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
+        answers |= self.helpers.wake(mine)
+        for name, (kind, content) in self._ask("wake", requests).items():
+            answers[name] = Returned(content) if kind == "returned" else content
+        return answers
+
+    def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
+        return {name: {} for name in names if name not in self.reasons}
+
+    def _ask(self, verb: str, requests: Mapping[str, bytes]) -> dict[str, tuple[str, Any]]:
+        """Each silo's reply to its request; lost silos are missing. Raises what a silo refuses."""
+        asked = {}
+        for name in sorted(requests.keys() - self.reasons.keys()):
+            line = self.board.lines.get(name)
+            if line is None:
+                self._lose(name, "not connected")
+            else:
+                asked[name] = line, line.ask(encode((verb, requests[name])))
+        replies: dict[str, tuple[str, Any]] = {}
+        for name, (line, reply) in asked.items():
+            try:
+                raw = line.within(reply, self.timeout)
+                replies[name] = read_reply(verb, raw, len(self.silos) + len(self.helpers.specs))
+            except EndedError:
+                self._lose(name, "its line has ended", line)
+            except TimeoutError:
+                self._lose(name, f"no answer within engine.timeout={self.timeout:g} s", line)
+            except ValueError as error:
+                self._lose(name, f"its reply cannot be read ({error})", line)
+        for name, (kind, content) in [*replies.items()]:
+            if kind != "raised":
+                continue
+            if abort := aborting(content):
+                raise abort
+            del replies[name]
+            self._lose(name, _words(content))
+        return replies
+
+    def _lose(self, name: str, why: str, line: Line | None = None) -> None:
+        """Count a silo as lost until it is opened again. A late answer on its line would be taken
+        for one to the next request, so the line ends; the site dials again."""
+        self.reasons[name] = why
+        if line is not None:
+            line.end()
+        warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=3)
+
+
+def _words(failure: PartyFailure) -> str:
+    return " ".join(failure.text.split())[:300]

@@ -1,0 +1,1 @@
+"""One organisation's part in a study of several: its own records, keys, budget and decisions."""

@@ -1,0 +1,118 @@
+"""`fedpriv site`: an organisation's own decisions about a study, and its part in it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.engines.study import Study
+from fedpriv.runtime.own_records import site_records
+from fedpriv.sites.site import Site
+from fedpriv.util.logs import LOGGER
+from fedpriv.util.printing import say
+
+EPILOG = """\
+examples:
+  fedpriv site approve site.yaml   # what the study asks and costs; asks before it is allowed
+  fedpriv site serve site.yaml     # dials the coordinator and takes part
+  fedpriv site status site.yaml
+  fedpriv site pause site.yaml     # refuse every round, until fedpriv site resume
+"""
+
+
+def main(args: list[str]) -> None:
+    """Run one of the actions. Raises FedprivError."""
+    own = _parser().parse_args(args)
+    action: Callable[[Site, argparse.Namespace], None] = ACTIONS[own.action][0]
+    action(Site.read(own.site), own)
+
+
+def _approve(site: Site, own: argparse.Namespace) -> None:
+    study = site.published()
+    exp = site.experiment(study)
+    held = site_records(exp, study, site.silo, site.table)
+    for line in _costs(site, study):
+        say(line)
+    say(f"{site.table}: {len(held.users)} users and {len(held.x)} records would train")
+    if not own.yes:
+        say("type yes to allow this study: ", end="", flush=True)
+        if sys.stdin.readline().strip() != "yes":
+            say("not allowed")
+            return
+    site.approve(study)
+    say(f"allowed: study {study.digest.hex()[:16]}")
+
+
+def _costs(site: Site, study: Study) -> list[str]:
+    """What a study asks, and the epsilon of each observer, by the site's own accounting."""
+    from fedpriv.sites.serve import site_settings
+
+    exp = site.experiment(study)
+    settings = site_settings(exp, study)
+    ledger = Ledger(exp.accountant)
+    for number in range(1, exp.options.rounds + 1):
+        for query in settings.algo.queries(number, settings.plan):
+            ledger.record(list(query.events))
+    lines = [f"study {study.digest.hex()[:16]}: {' '.join(study.words[:-1])}"]
+    for row in ledger.rows(exp.options.rounds):
+        lines.append(
+            f"after {exp.options.rounds} rounds, one {row.unit} ({row.adjacency}), seen by the "
+            f"{row.observer}: epsilon {row.certified:.4g} at delta {exp.accountant.delta:g}"
+        )
+    return [*lines, f"budget of this site: epsilon {site.budget:g} at delta {site.delta:g}"]
+
+
+def _status(site: Site, own: argparse.Namespace) -> None:
+    study = site.published()
+    site.require_approved(study)
+    say(f"study {study.digest.hex()[:16]}: allowed{', paused' if site.paused else ''}")
+
+
+def _serve(site: Site, own: argparse.Namespace) -> None:
+    from fedpriv.sites.serve import host_of, serve
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    ended = threading.Event()
+    host = host_of(site)
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    serve(site, host, ended)
+
+
+def _pause(site: Site, own: argparse.Namespace) -> None:
+    site.pause(own.action == "pause")
+    say("paused: every round is refused" if site.paused else "takes part again")
+
+
+ACTIONS: dict[str, tuple[Callable[[Site, argparse.Namespace], None], str]] = {
+    "approve": (_approve, "show what the study asks and costs, and allow it"),
+    "serve": (_serve, "take part in the study"),
+    "status": (_status, "show what was answered, and what is left"),
+    "pause": (_pause, "refuse every round from now on"),
+    "resume": (_pause, "take part again"),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedpriv site",
+        description="An organisation's part in a study of several. Its records stay here.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    for name, (_, text) in ACTIONS.items():
+        one = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        one.add_argument("site", type=Path, metavar="FILE", help="the site's file, site.yaml")
+        if name == "approve":
+            one.add_argument("--yes", action="store_true", help="allow it without asking")
+    return parser

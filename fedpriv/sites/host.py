@@ -1,0 +1,69 @@
+"""The silo of a site, as the coordinator may ask it: it tells nothing that no epsilon covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fedpriv.engines.party_host import PartyFailure, PartyHost, failure_of
+from fedpriv.errors import AggregationAbortedError, RefusedError
+from fedpriv.parties.messages import decode, encode
+from fedpriv.rounds.query import SiloReport
+from fedpriv.runtime.silo import SiloSpec
+from fedpriv.util.logs import LOGGER
+
+
+class SiteHost(PartyHost):
+    """A host of one silo.
+
+    spec: of the silo, made at the site.
+    paused: whether it refuses every round for now.
+    """
+
+    def __init__(self, spec: SiloSpec, paused: Callable[[], bool]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.paused = paused
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to one frame of the coordinator: a verb and bytes."""
+        try:
+            verb, content = decode(request)
+        except ValueError as error:
+            return encode(("raised", self.failure(error)))
+        return self.reply(verb, content)
+
+    @property
+    def computing(self) -> bool:
+        """Whether silence is no sign of a lost party."""
+        return self.participant is None or self.participant.computing
+
+    def open(self, request: bytes) -> bytes:
+        self.party = None
+        memory = {} if self.participant is None else self.participant.checkpoint()
+        self.participant = None
+        self.participant = self.spec.open(memory)
+        return encode(("done", None))
+
+    def _begin(self, request: bytes) -> bytes:
+        if self.paused():
+            raise RefusedError(f"silo{self.spec.index} refuses every round: its site has paused")
+        return super()._begin(request)
+
+    def _checkpoint(self, request: bytes) -> bytes:
+        return encode(("done", {}))
+
+    def told(self, learned: Any) -> Any:
+        """What the silo has learned, without diagnostics and times, which no epsilon covers."""
+        if isinstance(learned, SiloReport):
+            return replace(learned, stats=None, seconds=0.0)
+        return learned
+
+    def failure(self, error: Exception) -> PartyFailure:
+        """Refusals in words; of anything else only that it happened, as texts of errors may hold
+        records."""
+        LOGGER.warning("%s", error, exc_info=not isinstance(error, AggregationAbortedError))
+        if isinstance(error, AggregationAbortedError):
+            return replace(failure_of(error), trace="")
+        return PartyFailure((), "it failed; the log of its site says why", "")

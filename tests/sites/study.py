@@ -1,0 +1,128 @@
+"""A study of three hospitals on this machine: their tables, keys and files."""
+
+import contextlib
+import csv
+import random
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from fedpriv.cli import main
+from fedpriv.crypto.certificates import new_certificate
+from fedpriv.sites.serve import host_of, serve
+from fedpriv.sites.site import Site
+
+SILOS = ("east", "north", "west")
+USERS = (9, 7, 8)
+WORDS = (
+    *("algo=uldp_avg", "data=table", "data.schema=schema.yaml", "data.user_scope=silo"),
+    *("algo.noise_multiplier=1", "rounds=3"),
+)
+SCHEMA = {
+    "schema": "fedpriv table 1",
+    "public": True,
+    "user": {"column": "patient", "number": sum(USERS)},
+    "silo": {"column": "hospital", "names": [*SILOS]},
+    "label": {"column": "died", "problem": "classification", "classes": ["no", "yes"]},
+    "features": {"age": {"range": [0, 100]}, "dose": {"range": [-5, 5]}},
+}
+
+
+@dataclass
+class Federation:
+    """A folder with a study and three sites.
+
+    words: of the coordinator's command line.
+    """
+
+    folder: Path
+    settings: tuple[str, ...] = ()
+    simulation: bool = True
+    port: int = 0
+    words: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        rows = [*rows_of_all()]
+        write_table(self.folder / "all.csv", rows)
+        write_yaml(self.folder / "schema.yaml", SCHEMA)
+        study = {
+            "study": "fedpriv study 1",
+            "settings": [*WORDS, *self.settings],
+            "users": dict(zip(SILOS, USERS)),
+        }
+        write_yaml(self.folder / "study.yaml", study)
+        keys, certificates = self.folder / "keys", self.folder / "certificates"
+        parties = [f"silo{index}" for index in range(3)]
+        roster = str(self.folder / "roster.csv")
+        main(["keys", "new", "server", *parties, "--keys", str(keys), "--roster", roster])
+        for name in ("coordinator", *parties):
+            new_certificate(name, keys, certificates)
+        for name in SILOS:
+            write_table(self.folder / f"{name}.csv", [row for row in rows if row[1] == name])
+            write_yaml(self.folder / f"{name}.yaml", self.site_file(name))
+        self.words = [
+            *("engine=sites", f"engine.study={self.folder}/study.yaml"),
+            *(f"engine.listen=localhost:{self.port}", f"engine.certificates={certificates}"),
+            *(f"engine.roster={roster}", f"engine.keys={keys}", "engine.waiting=60", "quiet=true"),
+        ]
+
+    def site_file(self, name):
+        return {
+            "study": "study.yaml",
+            "silo": name,
+            "table": f"{name}.csv",
+            "coordinator": f"localhost:{self.port}",
+            "keys": "keys",
+            "roster": "roster.csv",
+            "certificates": "certificates",
+            "folder": f"state_{name}",
+            "budget": 20.0,
+            "simulation": self.simulation,
+        }
+
+    def site(self, name):
+        return Site.read(self.folder / f"{name}.yaml")
+
+    @contextlib.contextmanager
+    def serving(self, *names):
+        """The sites of these names take part, in threads of this process."""
+        ended = threading.Event()
+        threads = []
+        for name in names:
+            site = self.site(name)
+            site.approve(site.published())
+            own = (site, host_of(site), ended)
+            threads.append(threading.Thread(target=serve, args=own, daemon=True))
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join(20)
+
+
+def rows_of_all():
+    """Patients of all hospitals, in an order that mixes them."""
+    coins = random.Random(0)
+    rows = []
+    for hospital, users in zip(SILOS, USERS):
+        for user in range(users):
+            for _ in range(3):
+                age, dose = coins.randint(20, 90), round(coins.uniform(-4, 4), 2)
+                died = "yes" if age / 50 + dose / 4 + coins.gauss(0, 0.3) > 1.2 else "no"
+                rows.append([f"{hospital[0]}{user:02}", hospital, age, dose, died])
+    coins.shuffle(rows)
+    return rows
+
+
+def write_table(path, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["patient", "hospital", "age", "dose", "died"], *rows])
+
+
+def write_yaml(path, values):
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
