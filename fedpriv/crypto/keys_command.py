@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from fedpriv.crypto.certificates import new_certificate
 from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_name, write_key
 from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
@@ -24,6 +25,7 @@ examples:
   fedpriv keys show --roster roster.csv
   fedpriv keys rotate silo0 --keys keys --roster roster.csv
   fedpriv keys revoke silo1 --roster roster.csv
+  fedpriv keys certificate silo0 --keys keys --certificates certificates
   fedpriv engine.roster=roster.csv engine.keys=keys ...
 """
 
@@ -31,6 +33,10 @@ examples:
 def main(args: list[str]) -> None:
     """Run one of the actions. Raises FedprivError for what it cannot do; then nothing changes."""
     own = _parser().parse_args(args)
+    if own.action == "certificate":
+        for path in new_certificate(own.name, own.keys, own.certificates):
+            say(path)
+        return
     if own.action == "show":
         _show(read_roster(own.roster))
         return
@@ -124,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     revoke = action("revoke", "revoke a party's key")
     revoke.add_argument("name", metavar="PARTY")
     show = action("show", "show the roster with its fingerprints")
+    own = action("certificate", "make a TLS key and its certificate, for a study of organisations")
+    own.add_argument("name", metavar="PARTY", help="coordinator, or silo0, silo1, ...")
+    own.add_argument("--keys", type=Path, required=True, metavar="FOLDER")
+    own.add_argument("--certificates", type=Path, required=True, metavar="FOLDER")
     for one in (add, rotate, revoke, show):
         one.add_argument("--roster", type=Path, required=True, metavar="FILE")
     return parser

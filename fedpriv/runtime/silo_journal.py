@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedpriv.accountants.charges import Charge
 from fedpriv.errors import ConfigError, RefusedError, require
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.query import SESSION_BYTES
 from fedpriv.runtime.site_file import CountedLines, SiteFile
+from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 
 BUDGET, SET_UP, CHARGE, QUERY = "budget", "setup", "charge", "query"
 SPARE_SET_UPS = 8
@@ -90,9 +92,18 @@ class SiloJournal:
         if file is not None:
             with ExitStack() as opened:
                 self._lines = opened.enter_context(file.open())
-                recorded = self._read(self._lines)
+                recorded = self._read(self._lines.path, self._lines.content)
                 self._agree(recorded, asked, own)
                 opened.pop_all()
+
+    @staticmethod
+    def seen(name: str, path: Path) -> SiloJournal:
+        """What a file says now, which another process may have open. Raises RefusedError for a
+        damaged one, OSError or ValueError for one that cannot be read."""
+        journal = SiloJournal(name)
+        content = read_bytes(path, TABLE_BYTES)
+        journal.budget = journal._read(path, content[: content.rfind(b"\n") + 1])
+        return journal
 
     def close(self) -> None:
         """Let another life of the silo open the file."""
@@ -169,12 +180,12 @@ class SiloJournal:
         if self._lines is not None:
             self._lines.append(lines.encode())
 
-    def _read(self, lines: CountedLines) -> Budget | None:
+    def _read(self, path: Path, content: bytes) -> Budget | None:
         """Read what was written. Returns the last budget."""
         budget = None
         charges: list[Charge] = []
         try:
-            for line in lines.content.decode().split("\n")[:-1]:
+            for line in content.decode().split("\n")[:-1]:
                 what, _, rest = line.partition(" ")
                 if what == BUDGET:
                     budget = Budget(*map(float, rest.split(" ")))
@@ -192,6 +203,6 @@ class SiloJournal:
                     raise ValueError(f"a line that begins with {what!r:.20}")
         except (ValueError, IndexError, TypeError, ConfigError) as error:
             raise RefusedError(
-                f"{lines.path} is damaged ({error}): {self.name} answers nothing"
+                f"{path} is damaged ({error}): {self.name} answers nothing"
             ) from error
         return budget

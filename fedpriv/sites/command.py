@@ -7,12 +7,17 @@ import logging
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from fedpriv.accountants.charges import Charge, site_epsilon
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.engines.study import Study
+from fedpriv.errors import FedprivError
 from fedpriv.runtime.own_records import site_records
+from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.sites.site import Site
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.printing import say
@@ -72,6 +77,18 @@ def _status(site: Site, own: argparse.Namespace) -> None:
     study = site.published()
     site.require_approved(study)
     say(f"study {study.digest.hex()[:16]}: allowed{', paused' if site.paused else ''}")
+    spent = Counter[Charge]()
+    if site.journal.exists():
+        try:
+            spent = SiloJournal.seen(site.silo, site.journal).spent
+        except OSError as error:
+            raise FedprivError(f"{site.journal}: {error.strerror}") from error
+    accountant = replace(site.experiment(study).accountant, delta=site.delta)
+    epsilon = site_epsilon(accountant, spent)
+    say(
+        f"{spent.total()} answers, of every study: epsilon {epsilon:.4g} of {site.budget:g} at "
+        f"delta {site.delta:g}"
+    )
 
 
 def _serve(site: Site, own: argparse.Namespace) -> None:

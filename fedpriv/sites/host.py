@@ -41,10 +41,15 @@ class SiteHost(PartyHost):
 
     def open(self, request: bytes) -> bytes:
         self.party = None
-        memory = {} if self.participant is None else self.participant.checkpoint()
-        self.participant = None
-        self.participant = self.spec.open(memory)
+        self.close()
+        self.participant = self.spec.open({})
         return encode(("done", None))
+
+    def close(self) -> None:
+        """End the silo, and let another process open its journal."""
+        if self.participant is not None:
+            self.participant.close()
+        self.participant = None
 
     def _begin(self, request: bytes) -> bytes:
         if self.paused():

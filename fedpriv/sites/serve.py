@@ -14,6 +14,8 @@ from fedpriv.runtime.own_records import published_federation, site_records
 from fedpriv.runtime.prepare import initial_network, planned, resolve_device, settings_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
+from fedpriv.runtime.silo_journal import Budget
+from fedpriv.runtime.site_file import SiteFile
 from fedpriv.settings.experiment import Experiment
 from fedpriv.sites.host import SiteHost
 from fedpriv.sites.site import Site
@@ -45,7 +47,8 @@ def silo_spec(site: Site, study: Study) -> SiloSpec:
         identity=KeyFiles(party, site.keys, site.roster),
         device=resolve_device("cpu"),
         execution=exp.options.execution,
-        journals=site.folder,
+        journal=SiteFile(str(site.journal)),
+        budget=Budget(site.budget, site.delta),
     )
 
 

@@ -33,7 +33,7 @@ from fedpriv.util.durable_files import replace_file
 from fedpriv.util.untrusted_files import as_type, read_plain_values
 
 PATHS = ("study", "table", "keys", "roster", "certificates", "folder")
-APPROVED, PAUSED = "approved.txt", "paused"
+APPROVED, PAUSED, JOURNAL = "approved.txt", "paused", "journal.txt"
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ class Site:
     @property
     def _approved(self) -> Path:
         return Path(self.folder) / APPROVED
+
+    @property
+    def journal(self) -> Path:
+        """The file of all answers, of every study on this table."""
+        return Path(self.folder) / JOURNAL
 
     @property
     def paused(self) -> bool:
