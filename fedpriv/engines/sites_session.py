@@ -104,7 +104,7 @@ class SitesSession(Session):
             if line is None:
                 self._lose(name, "not connected")
             else:
-                asked[name] = line, line.ask(encode((verb, requests[name])))
+                asked[name] = line, line.ask(f"{verb} ".encode() + requests[name])
         replies: dict[str, tuple[str, Any]] = {}
         for name, (line, reply) in asked.items():
             try:

@@ -185,7 +185,8 @@ def summary(
         own = final.get(name, {})
         values = (first.get(name), last.get(name) or own.get(MODEL), *map(own.get, references))
         table.add_row(name, *map(_shown, values))
-    console.print(table)
+    if table.rows:
+        console.print(table)
     if chance := at_chance(final.get(experiment.data.task.metric, {}), experiment.algo):
         console.print(chance, soft_wrap=True)
     console.print(epsilon_table(epsilons, experiment.accountant.delta))

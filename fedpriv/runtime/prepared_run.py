@@ -50,7 +50,7 @@ class RoundResult:
     """The result of a round.
 
     state: state after the round.
-    stats: diagnostics of the contributions of all silos and queries.
+    stats: diagnostics of the contributions of all silos and queries; None: no silo tells them.
     traffic: lines of traffic.csv.
     aborted: why a query had no sum; `state` is then the one before that query. None: all had one.
     empty: why the first query without a finite contribution had none. None: all had one, up to a
@@ -58,7 +58,7 @@ class RoundResult:
     """
 
     state: State
-    stats: ContributionStats
+    stats: ContributionStats | None
     traffic: list[dict[str, Any]]
     aborted: str | None = None
     empty: str | None = None
@@ -161,7 +161,7 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
         not finite.
         """
         watch = watch or Stopwatch()
-        stats = ContributionStats()
+        stats: ContributionStats | None = None
         lines: list[dict[str, Any]] = []
         empty: str | None = None
         for query in queries:
@@ -171,8 +171,9 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
                 return RoundResult(state, stats, lines, str(abort), empty)
             told = [report.stats for report in reports if report.stats is not None]
             own = sum(told, ContributionStats())
-            stats += own
-            empty = empty or (own.empty if told else None)
+            if told:
+                stats = own + (stats or ContributionStats())
+                empty = empty or own.empty
             with watch.phase("global_update"):
                 state = self.algo.next_state(state, query, total, self.plan)
                 if not self.silos_hold(state):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedpriv.accountants.charges import Charge, site_epsilon
-from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.engines.study import Study
 from fedpriv.errors import FedprivError
 from fedpriv.runtime.own_records import site_records
@@ -65,10 +65,11 @@ def _costs(site: Site, study: Study) -> list[str]:
         for query in settings.algo.queries(number, settings.plan):
             ledger.record(list(query.events))
     lines = [f"study {study.digest.hex()[:16]}: {' '.join(study.words[:-1])}"]
-    for row in ledger.rows(exp.options.rounds):
+    rows = ledger.rows(exp.options.rounds)
+    for observer in dict.fromkeys(row.observer for row in rows):
         lines.append(
-            f"after {exp.options.rounds} rounds, one {row.unit} ({row.adjacency}), seen by the "
-            f"{row.observer}: epsilon {row.certified:.4g} at delta {exp.accountant.delta:g}"
+            f"after {exp.options.rounds} rounds, seen by the {observer}: epsilon "
+            f"{headline(rows, observer):.4g} at delta {exp.accountant.delta:g}"
         )
     return [*lines, f"budget of this site: epsilon {site.budget:g} at delta {site.delta:g}"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedpriv.engines.party_host import PartyFailure, PartyHost, failure_of
 from fedpriv.errors import AggregationAbortedError, RefusedError
-from fedpriv.parties.messages import decode, encode
+from fedpriv.parties.messages import encode
 from fedpriv.rounds.query import SiloReport
 from fedpriv.runtime.silo import SiloSpec
 from fedpriv.util.logs import LOGGER
@@ -27,12 +27,9 @@ class SiteHost(PartyHost):
         self.paused = paused
 
     def answer(self, request: bytes) -> bytes:
-        """The reply to one frame of the coordinator: a verb and bytes."""
-        try:
-            verb, content = decode(request)
-        except ValueError as error:
-            return encode(("raised", self.failure(error)))
-        return self.reply(verb, content)
+        """The reply to one frame of the coordinator: a verb, a space and bytes."""
+        verb, _, content = request.partition(b" ")
+        return self.reply(verb.decode(errors="replace"), content)
 
     @property
     def computing(self) -> bool:

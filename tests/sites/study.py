@@ -85,16 +85,21 @@ class Federation:
     def site(self, name):
         return Site.read(self.folder / f"{name}.yaml")
 
+    def host(self, name):
+        """The silo of a site, which has approved the study."""
+        site = self.site(name)
+        site.approve(site.published())
+        return host_of(site)
+
     @contextlib.contextmanager
     def serving(self, *names):
         """The sites of these names take part, in threads of this process."""
         ended = threading.Event()
-        threads = []
-        for name in names:
-            site = self.site(name)
-            site.approve(site.published())
-            own = (site, host_of(site), ended)
-            threads.append(threading.Thread(target=serve, args=own, daemon=True))
+        hosts = {name: self.host(name) for name in names}
+        threads = [
+            threading.Thread(target=serve, args=(self.site(name), host, ended))
+            for name, host in hosts.items()
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -102,7 +107,9 @@ class Federation:
         finally:
             ended.set()
             for thread in threads:
-                thread.join(20)
+                thread.join()
+            for host in hosts.values():
+                host.close()
 
 
 def rows_of_all():

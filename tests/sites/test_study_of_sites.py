@@ -1,20 +1,35 @@
 """Organisations that hold their own records give the model that one process with all of them
-does."""
+does, and refuse what they have not agreed to."""
 
 import socket
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import refused
 
+from fedpriv import commands
 from fedpriv.cli import main
-from sites.study import Federation
+from fedpriv.errors import FedprivError
+from fedpriv.parties.messages import decode
+from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, Tables
+from fedpriv.sites import command
+from fedpriv.sites.serve import host_of
+from sites.study import SILOS, Federation, write_yaml
 
 pytest.importorskip("grpc")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return one.getsockname()[1]
+@pytest.fixture
+def federation(tmp_path):
+    def made(*settings, **others):
+        with socket.socket() as one:
+            one.bind(("localhost", 0))
+            port = one.getsockname()[1]
+        return Federation(tmp_path, settings, port=port, **others)
+
+    return made
 
 
 def trained(folder, *words):
@@ -22,11 +37,168 @@ def trained(folder, *words):
     return (folder / "model.safetensors").read_bytes()
 
 
+def whole(here):
+    """The words of a run of one process with all records."""
+    words = here.site("east").published().words
+    return [*words, f"data.path={here.folder}/all.csv", "quiet=true"]
+
+
+def epsilons(folder):
+    """The certified epsilons, by observer."""
+    found = {}
+    for row in Tables(folder).rows(EPSILON):
+        if row["method"] == "pld":
+            found.setdefault(row["observer"], []).append(row["certified"])
+    return found
+
+
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
-def test_sites_train_the_model_of_one_process(tmp_path, aggregation):
-    here = Federation(tmp_path, (f"aggregation={aggregation}",), port=free_port())
-    with here.serving("east", "north", "west"):
+def test_sites_train_the_model_of_one_process(federation, tmp_path, aggregation):
+    here = federation(f"aggregation={aggregation}")
+    with here.serving(*SILOS):
         apart = trained(tmp_path / "apart", *here.words)
-    [*words] = here.site("east").published().words
-    whole = trained(tmp_path / "whole", *words, f"data.path={tmp_path}/all.csv", "quiet=true")
-    assert apart == whole
+    assert apart == trained(tmp_path / "whole", *whole(here))
+    assert epsilons(tmp_path / "apart") == epsilons(tmp_path / "whole")
+
+
+def test_real_noise_has_the_certificate_of_one_process_and_diagnostics_stay_at_the_sites(
+    federation, tmp_path, capsys
+):
+    here = federation("aggregation=secagg", "randomness=system", simulation=False)
+    with here.serving(*SILOS):
+        trained(tmp_path / "apart", *here.words)
+    trained(tmp_path / "whole", *whole(here))
+    assert epsilons(tmp_path / "apart") == epsilons(tmp_path / "whole")
+    told = [
+        {key for key, value in row.items() if value}
+        for row in Tables(tmp_path / "apart").rows(METRICS)
+    ]
+    assert told == [{"round"}, *[{"round", "update_norm"}] * 3]
+    capsys.readouterr()
+    main(["site", "status", str(tmp_path / "west.yaml")])
+    spent = float(epsilons(tmp_path / "apart")["released model"][-1])
+    assert f"3 answers, of every study: epsilon {spent:.4g} of 20 at" in capsys.readouterr().out
+
+
+def test_a_site_that_pauses_or_has_spent_its_budget_ends_rounds_and_the_others_go_on(
+    federation, tmp_path
+):
+    """One round costs epsilon 4.38; the budget of west is 5."""
+    here = federation("randomness=system", simulation=False)
+    write_yaml(tmp_path / "west.yaml", here.site_file("west") | {"budget": 5.0})
+    with here.serving(*SILOS):
+        trained(tmp_path / "apart", *here.words)
+        aborted = [row["aborted"] for row in Tables(tmp_path / "apart").rows(TIMINGS)]
+        assert aborted[0] == ""
+        assert all("silo2 refuses round" in why and "budget" in why for why in aborted[1:])
+        main(["site", "pause", str(tmp_path / "north.yaml")])
+        with pytest.raises(SystemExit):
+            main([*here.words, f"hydra.run.dir={tmp_path}/paused"])
+
+
+def test_a_site_that_was_away_takes_part_again(federation, tmp_path):
+    """Its line ends before the run begins, and another process of the same site dials."""
+    here = federation()
+    with here.serving("east"):
+        pass
+    with here.serving(*SILOS):
+        assert trained(tmp_path / "apart", *here.words) == trained(tmp_path / "whole", *whole(here))
+
+
+def test_a_stolen_line_without_the_partys_key_is_of_no_use(federation, tmp_path):
+    """Somebody has the TLS key of silo0, and signs messages with a key of their own."""
+    here = federation()
+    main(
+        [
+            "keys",
+            "new",
+            "silo0",
+            "--keys",
+            str(tmp_path / "thief"),
+            "--roster",
+            f"{tmp_path}/own.csv",
+        ]
+    )
+    (tmp_path / "keys" / "silo0.tls").rename(tmp_path / "thief" / "silo0.tls")
+    stolen = {"keys": "thief", "folder": "state_thief"}
+    write_yaml(tmp_path / "east.yaml", here.site_file("east") | stolen)
+    site = here.site("east")
+    site.approve(site.published())
+    with pytest.raises(FedprivError, match="does not fit"):
+        host_of(site).spec.open({})
+
+
+VERBS = [b"open ", b"begin ", b"wake ", b"checkpoint ", b"close "]
+
+REFUSED = {
+    "a method with memory at the silos": (("mechanism=correlated",), {}, "a method without memory"),
+    "seeds, at a real site": ((), {"simulation": False}, "randomness=simulation: system"),
+    "a class from elsewhere": (("algo._target_=os.path.join",), {}, "a class of fedpriv"),
+    "an address": (("engine=ray",), {}, "no setting that a study may have"),
+    "another table": (("data.path=/etc/passwd",), {}, "no setting that a study may have"),
+    "the environment": (("algo.clip=${oc.env:HOME}",), {}, "no setting that a study may have"),
+    "Hydra's own": (("hydra.run.dir=/tmp/x",), {}, "no setting that a study may have"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_site_refuses_a_study_that_asks_for_more(federation, tmp_path, case):
+    settings, others, why = REFUSED[case]
+    federation(*settings, **others)
+    refused(lambda: command.main(["approve", "--yes", f"{tmp_path}/east.yaml"]), why)
+
+
+def changed_schema(folder):
+    text = (folder / "schema.yaml").read_text()
+    (folder / "schema.yaml").write_text(text.replace("- 100", "- 90"))
+
+
+def fewer_users(folder):
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["users"] = {"east": 8, "north": 8, "west": 8}
+    write_yaml(folder / "study.yaml", study)
+
+
+def anothers_rows(folder):
+    (folder / "east.csv").write_text((folder / "all.csv").read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "action", "why"),
+    [
+        (lambda folder: None, "serve", "a study that `fedpriv site approve` has shown"),
+        (changed_schema, "status", "a study that `fedpriv site approve` has shown"),
+        (fewer_users, "approve", "east.csv: more users than the 8 that"),
+        (anothers_rows, "approve", "east.csv: has records of another silo than east"),
+    ],
+)
+def test_a_site_refuses_what_it_has_not_agreed_to(federation, tmp_path, change, action, why):
+    site = f"{tmp_path}/east.yaml"
+    federation()
+    if action == "status":
+        main(["site", "approve", "--yes", site])
+    change(tmp_path)
+    flags = ["--yes"] if action == "approve" else []
+    refused(lambda: command.main([action, *flags, site]), why)
+
+
+def test_frames_of_strangers_get_a_reply_without_reasons(federation, tmp_path):
+    here = federation()
+    host = here.host("east")
+
+    @given(st.one_of(st.binary(), st.tuples(st.sampled_from(VERBS), st.binary()).map(b"".join)))
+    def one(frame):
+        kind, said = decode(host.answer(frame))
+        done = frame.startswith((b"open ", b"checkpoint "))
+        assert kind == ("done" if done else "raised")
+        assert done or said.text == "it failed; the log of its site says why"
+
+    one()
+    host.close()
+
+
+def test_a_coordinator_without_its_sites_says_whom_it_misses(federation, tmp_path):
+    here = federation()
+    with here.serving("north"):
+        words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=2"]
+        refused(lambda: commands.run(words), "engine.waiting=2: silo0, silo2 did not dial in")
