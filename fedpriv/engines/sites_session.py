@@ -16,6 +16,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.source_commit import package
 
 
 class SitesSession(Session):
@@ -73,7 +74,7 @@ class SitesSession(Session):
         silos = [name for name in self.silos if name in memories]
         for name in silos:
             self.reasons.pop(name, None)
-        self._ask("open", dict.fromkeys(silos, b""))
+        self._ask("open", dict.fromkeys(silos, package().encode()))
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         mine = {name: task for name, task in tasks.items() if name not in self.silos}

@@ -12,6 +12,7 @@ from fedpriv.parties.messages import encode
 from fedpriv.rounds.query import SiloReport
 from fedpriv.runtime.silo import SiloSpec
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.source_commit import package
 
 
 class SiteHost(PartyHost):
@@ -37,6 +38,13 @@ class SiteHost(PartyHost):
         return self.participant is None or self.participant.computing
 
     def open(self, request: bytes) -> bytes:
+        """request: the version and the code of the coordinator."""
+        theirs = request.decode()
+        if theirs != package():
+            raise RefusedError(
+                f"silo{self.spec.index} has {package()}, and the coordinator has {theirs:.60}: "
+                "install the same one at every site"
+            )
         self.party = None
         self.close()
         self.participant = self.spec.open({})
