@@ -154,7 +154,7 @@ def refusal(config: DictConfig, folder: Path) -> str | None:
         read.append(True)
         return load(*args)
 
-    with patch("fedpriv.runtime.prepare.load", watched):
+    with patch("fedpriv.runtime.own_records.load", watched):
         try:
             train(build(config), OmegaConf.to_yaml(_plain(config), resolve=True), folder)
         except FedprivError as error:
