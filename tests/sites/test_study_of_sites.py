@@ -132,7 +132,7 @@ VERBS = [b"open ", b"begin ", b"wake ", b"checkpoint ", b"close "]
 
 REFUSED = {
     "a method with memory at the silos": (
-        ("mechanism=correlated", "mechanism.bands=8"),
+        ("mechanism=correlated", "mechanism.bands=3"),
         {},
         "a method without memory",
     ),
