@@ -54,7 +54,7 @@ class Federation:
         }
         write_yaml(self.folder / "study.yaml", study)
         keys, certificates = self.folder / "keys", self.folder / "certificates"
-        parties = [f"silo{index}" for index in range(3)]
+        parties = [f"silo{index}" for index in range(len(SILOS))]
         roster = str(self.folder / "roster.csv")
         main(["keys", "new", "server", *parties, "--keys", str(keys), "--roster", roster])
         for name in ("coordinator", *parties):
