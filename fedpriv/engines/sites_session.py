@@ -12,9 +12,10 @@ from fedpriv.engines.bundles import bundled
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.engines.party_host import PartyFailure, aborting, read_reply
 from fedpriv.engines.site_lines import EndedError, Line, Switchboard
-from fedpriv.errors import FedprivError
+from fedpriv.errors import AggregationAbortedError, FedprivError, SilenceError
 from fedpriv.parties.messages import encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.parties.traffic import Traffic
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import package
 
@@ -36,6 +37,7 @@ class SitesSession(Session):
         self.board = board
         self.timeout = timeout
         self.reasons: dict[str, str] = {}
+        self.refusals: dict[str, AggregationAbortedError] = {}
         self.helpers = InProcessSession(helpers, {})
         LOGGER.info("waiting for %s", ", ".join(silos))
         try:
@@ -77,6 +79,7 @@ class SitesSession(Session):
         self._ask("open", dict.fromkeys(silos, package().encode()))
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
+        self.refusals.clear()
         mine = {name: task for name, task in tasks.items() if name not in self.silos}
         self.helpers.begin(mine)
         self._ask("begin", {name: encode(tasks[name]) for name in tasks if name not in mine})
@@ -94,13 +97,26 @@ class SitesSession(Session):
             answers[name] = Returned(content) if kind == "returned" else content
         return answers
 
+    def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
+        """As `Session.run`. A silo that refuses is absent from the exchange; if there is no sum
+        without it, its refusal is the reason."""
+        try:
+            learned = super().run(tasks, traffic)
+        except SilenceError as silence:
+            raise next(iter(self.refusals.values()), silence) from None
+        silos = [name for name in tasks if name in self.silos]
+        if self.refusals and not any(name in learned for name in silos):
+            raise next(iter(self.refusals.values()))
+        return learned
+
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         return {name: {} for name in names if name not in self.reasons}
 
     def _ask(self, verb: str, requests: Mapping[str, bytes]) -> dict[str, tuple[str, Any]]:
-        """Each silo's reply to its request; lost silos are missing. Raises what a silo refuses."""
+        """Each silo's reply to its request; silos that are lost, or have refused this exchange, are
+        missing."""
         asked = {}
-        for name in sorted(requests.keys() - self.reasons.keys()):
+        for name in sorted(requests.keys() - self.reasons.keys() - self.refusals.keys()):
             line = self.board.lines.get(name)
             if line is None:
                 self._lose(name, "not connected")
@@ -118,12 +134,13 @@ class SitesSession(Session):
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})", line)
         for name, (kind, content) in [*replies.items()]:
-            if kind != "raised":
-                continue
-            if abort := aborting(content):
-                raise abort
-            del replies[name]
-            self._lose(name, _words(content))
+            if kind == "raised":
+                del replies[name]
+                if abort := aborting(content):
+                    self.refusals[name] = abort
+                    LOGGER.warning("%s", abort)
+                else:
+                    self._lose(name, _words(content))
         return replies
 
     def _lose(self, name: str, why: str, line: Line | None = None) -> None:

@@ -207,3 +207,11 @@ def test_a_coordinator_without_its_sites_says_whom_it_misses(federation, tmp_pat
     with here.serving("north"):
         words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=2"]
         refused(lambda: commands.run(words), "engine.waiting=2: silo0, silo2 did not dial in")
+
+
+def test_a_site_that_refuses_is_absent_and_a_cohort_goes_on(federation, tmp_path):
+    here = federation("aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2")
+    main(["site", "pause", str(tmp_path / "west.yaml")])
+    with here.serving(*SILOS), pytest.warns(RuntimeWarning, match="continuing without silo2"):
+        trained(tmp_path / "apart", *here.words)
+    assert [row["aborted"] for row in Tables(tmp_path / "apart").rows(TIMINGS)] == ["", "", ""]
