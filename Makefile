@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL_TORCH = $(INSTALL) uv && UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1 $(BIN)/python -m uv pip install \
 	--quiet --python $(BIN)/python --torch-backend $(TORCH) --constraint constraints.txt torch torchvision
 
-.PHONY: install develop demo test slow mutants check format bench bench-gpu figures docs clean
+.PHONY: install develop demo test slow federation mutants check format bench bench-gpu figures docs clean
 
 install: $(DEMO)  ## what the main job needs, in .venv
 develop: $(READY)  ## all extras and the development tools
@@ -27,6 +27,9 @@ test: $(READY)  ## the whole fast suite
 
 slow: $(READY)  ## long experiments
 	$(BIN)/pytest -m slow
+
+federation: $(READY)  ## sites of a study in separate network namespaces (as root), and their other tests
+	$(BIN)/pytest tests/sites -m 'slow or not slow'
 
 mutants: $(READY)  ## hours: break the code that privacy rests on, one place at a time (FILES=fedpriv/mechanisms/gaussian.py)
 	$(BIN)/python -m scripts.mutants $(FILES)
@@ -71,7 +74,7 @@ endif
 	touch $@
 
 $(READY): $(DEMO)
-	$(INSTALL) --editable ".[dev,docs,private-weighting,ray,sweeps,tensorboard]"
+	$(INSTALL) --editable ".[dev,docs,private-weighting,ray,sites,sweeps,tensorboard]"
 	touch $@
 
 clean:
