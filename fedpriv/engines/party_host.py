@@ -115,7 +115,16 @@ def read_reply(verb: str, raw: bytes, parties: int) -> tuple[str, Any]:
     name, content = reply
     if name not in types or not isinstance(content, types[name]):
         raise ValueError(f"{name[:20]!r} with {type(content).__name__} to {verb}")
+    if isinstance(content, PartyFailure):
+        _require_texts((content.ancestry, content.text, content.trace))
     return name, content
+
+
+def _require_texts(fields: tuple[Any, ...]) -> None:
+    """Raise ValueError for a failure whose fields are of other types."""
+    ancestry, *texts = fields
+    if type(ancestry) is not tuple or {str} != {*map(type, (*ancestry, *texts))}:
+        raise ValueError("a failure that is not made of texts")
 
 
 def failure_of(error: Exception) -> PartyFailure:
@@ -124,13 +133,23 @@ def failure_of(error: Exception) -> PartyFailure:
     return PartyFailure(ancestry, _printable(str(error)), _printable(traceback.format_exc()))
 
 
-def aborting(failure: PartyFailure) -> AggregationAbortedError | None:
-    """The exception if it ends a round without a sum; None for any other."""
+LONGEST = 300
+"""Characters that are shown of another party's text."""
+
+
+def in_words(failure: PartyFailure) -> str:
+    """What a party in another's hands says of its failure, in one short line."""
+    return " ".join(failure.text.split())[:LONGEST]
+
+
+def aborting(party: str, failure: PartyFailure) -> AggregationAbortedError | None:
+    """The exception of a party in another's hands, with its name, if it ends a round without a sum;
+    None for any other."""
     known: dict[str, Any] = {_title(cls): cls for cls in _family(AggregationAbortedError)}
     cls = next((known[title] for title in failure.ancestry if title in known), None)
     if cls is None:
         return None
-    error: AggregationAbortedError = cls.__new__(cls, failure.text)
+    error: AggregationAbortedError = cls.__new__(cls, f"{party} says: {in_words(failure)}")
     return error
 
 

@@ -52,9 +52,11 @@ class EndedError(Exception):
 class Line:
     """A site's stream: requests that wait, one after the other, until it ends.
 
+    cancel: ends the stream.
     heard: when its last frame came, by `time.monotonic`.
     """
 
+    cancel: Callable[[], object]
     heard: float = field(default_factory=time.monotonic)
     _waiting: queue.SimpleQueue[tuple[bytes, Future[bytes]] | None] = field(
         default_factory=queue.SimpleQueue
@@ -138,6 +140,11 @@ class Certificates:
         return _content(self.key), self.of(name)
 
 
+def _plain(certificate: bytes) -> bytes:
+    """A certificate whatever its ends of lines."""
+    return b"\n".join(certificate.split())
+
+
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -156,15 +163,17 @@ class Switchboard:
     ) -> None:
         """Listen. Raises FedprivError if nothing can listen at the address."""
         self.lines: dict[str, Line] = {}
-        self._names = {certificates.of(name).strip(): name for name in sites}
+        self._names = {_plain(certificates.of(name)): name for name in sites}
         self._changed = threading.Condition()
-        self._server = grpc.server(ThreadPoolExecutor(2 * len(sites) + 2), options=OPTIONS)
+        alone = [*OPTIONS, ("grpc.so_reuseport", 0)]  # else a second coordinator could listen
+        self._server = grpc.server(ThreadPoolExecutor(2 * len(sites) + 2), options=alone)
         stream = grpc.stream_stream_rpc_method_handler(self._stream)
         handler = grpc.method_handlers_generic_handler(SERVICE, {METHOD: stream})
         self._server.add_generic_rpc_handlers([handler])
         credentials = grpc.ssl_server_credentials(
             [certificates.own(coordinator)],
-            root_certificates=b"\n".join(self._names),  # each is its own root
+            # Each is its own root.
+            root_certificates=b"\n".join(map(certificates.of, sites)),
             require_client_auth=True,
         )
         try:
@@ -174,12 +183,12 @@ class Switchboard:
         self._server.start()
 
     def _stream(self, frames: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        certificate = context.auth_context()["x509_pem_cert"][0].strip()
-        name = self._names.get(certificate)
+        certificate = context.auth_context()["x509_pem_cert"][0]
+        name = self._names.get(_plain(certificate))
         if name is None:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "this certificate is of no site")
             return
-        line = Line()
+        line = Line(cancel=context.cancel)
         if not context.add_callback(line.end):
             return
         with self._changed:  # a site that dials again has left its last line
@@ -187,6 +196,7 @@ class Switchboard:
             self._changed.notify_all()
         if before is not None:
             before.end()
+            before.cancel()
         try:
             yield from line.requests(frames)
         finally:
@@ -231,11 +241,20 @@ def dial(
     credentials = grpc.ssl_channel_credentials(certificates.of(coordinator), key, chain)
     options = [*OPTIONS, ("grpc.ssl_target_name_override", coordinator)]
     said = ""
+    calls: list[grpc.Call] = []
+
+    def end() -> None:
+        until.wait()
+        for call in calls:
+            call.cancel()
+
+    threading.Thread(target=end, daemon=True).start()
     with ThreadPoolExecutor(1) as worker:
         while not until.is_set():
             with grpc.secure_channel(address, credentials, options) as channel:
                 frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
                 requests = channel.stream_stream(f"/{SERVICE}/{METHOD}")(iter(frames.get, None))
+                calls[:] = [requests]
                 try:
                     for request in requests:
                         if said != "connected":

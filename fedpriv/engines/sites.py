@@ -16,11 +16,24 @@ from typing import ClassVar
 from fedpriv.engines.base import Engine, Session
 from fedpriv.engines.study import Study
 from fedpriv.errors import ConfigError, require
-from fedpriv.parties.party import Memory, PartySpec
+from fedpriv.parties.party import Memory, Participant, PartySpec
 from fedpriv.util.installed import how_to_install
 
 COORDINATOR = "coordinator"
 """The name of the coordinator's certificate."""
+
+
+@dataclass(frozen=True)
+class AtSite(PartySpec):
+    """A silo at a site of its own, which makes it.
+
+    settings: digest of the run's settings, which its own must have.
+    """
+
+    settings: bytes
+
+    def open(self, memory: Memory) -> Participant:
+        raise TypeError("a silo of a site opens at the site alone")
 
 
 @dataclass(frozen=True)
@@ -64,10 +77,11 @@ class Sites(Engine):
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         from fedpriv.engines.site_lines import Certificates, Switchboard
         from fedpriv.engines.sites_session import SitesSession
-        from fedpriv.parties.party import silo_name
 
         assert self.keys is not None
-        silos = tuple(map(silo_name, range(len(self.published.users))))
+        apart = {name: one for name, one in specs.items() if isinstance(one, AtSite)}
         own = Certificates(Path(self.keys) / f"{COORDINATOR}.tls", Path(self.certificates))
-        board = Switchboard(self.listen, COORDINATOR, silos, own)
-        return SitesSession(specs, memories, silos, board, self.waiting, self.timeout)
+        board = Switchboard(self.listen, COORDINATOR, tuple(apart), own)
+        helpers = {name: one for name, one in specs.items() if name not in apart}
+        digests = {name: one.settings for name, one in apart.items()}
+        return SitesSession(helpers, digests, board, self.waiting, self.timeout)

@@ -10,7 +10,7 @@ from typing import Any
 from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import bundled
 from fedpriv.engines.inprocess import InProcessSession
-from fedpriv.engines.party_host import PartyFailure, aborting, read_reply
+from fedpriv.engines.party_host import aborting, in_words, read_reply
 from fedpriv.engines.site_lines import EndedError, Line, Switchboard
 from fedpriv.errors import AggregationAbortedError, FedprivError, SilenceError
 from fedpriv.parties.messages import encode
@@ -18,6 +18,9 @@ from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Traffic
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import package
+
+REDIAL = 10.0
+"""Seconds that a lost site has to dial again before a set-up."""
 
 
 class SitesSession(Session):
@@ -27,13 +30,14 @@ class SitesSession(Session):
     def __init__(
         self,
         helpers: Mapping[str, PartySpec],
-        memories: Mapping[str, Memory],
-        silos: tuple[str, ...],
+        settings: Mapping[str, bytes],
         board: Switchboard,
         waiting: float,
         timeout: float,
     ) -> None:
-        self.silos = silos
+        """settings: by silo, the digest of the settings that its site must have."""
+        self.settings = settings
+        self.silos = silos = tuple(settings)
         self.board = board
         self.timeout = timeout
         self.reasons: dict[str, str] = {}
@@ -46,6 +50,8 @@ class SitesSession(Session):
                     f"engine.waiting={waiting:g}: {', '.join(sorted(missing))} did not dial in"
                 )
             self.reopen({name: {} for name in silos})
+            if self.refusals:
+                raise next(iter(self.refusals.values()))
             if self.reasons:
                 name, why = min(self.reasons.items())
                 raise FedprivError(f"{name}: {why}")
@@ -61,7 +67,7 @@ class SitesSession(Session):
         return self.reasons[name]
 
     def elapsed(self, seconds: Iterable[float]) -> float:
-        return max(seconds, default=0.0)
+        return 0.0  # sites do not tell
 
     def close(self) -> None:
         self.board.close()
@@ -74,9 +80,11 @@ class SitesSession(Session):
     def reopen(self, memories: Mapping[str, Memory]) -> None:
         self.helpers.reopen({name: {} for name in memories if name not in self.silos})
         silos = [name for name in self.silos if name in memories]
+        self.board.wait(frozenset(silos), min(REDIAL, self.timeout))
         for name in silos:
             self.reasons.pop(name, None)
-        self._ask("open", dict.fromkeys(silos, package().encode()))
+        ours = package().encode()
+        self._ask("open", {name: ours + b"\n" + self.settings[name] for name in silos})
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.refusals.clear()
@@ -136,11 +144,11 @@ class SitesSession(Session):
         for name, (kind, content) in [*replies.items()]:
             if kind == "raised":
                 del replies[name]
-                if abort := aborting(content):
+                if abort := aborting(name, content):
                     self.refusals[name] = abort
                     LOGGER.warning("%s", abort)
                 else:
-                    self._lose(name, _words(content))
+                    self._lose(name, in_words(content))
         return replies
 
     def _lose(self, name: str, why: str, line: Line | None = None) -> None:
@@ -150,7 +158,3 @@ class SitesSession(Session):
         if line is not None:
             line.end()
         warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=3)
-
-
-def _words(failure: PartyFailure) -> str:
-    return " ".join(failure.text.split())[:300]

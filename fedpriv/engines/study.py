@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +28,12 @@ from fedpriv.util.pasted import hydra_text
 from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
 
 VERSION = "fedpriv study 1"
+GROUPS = "algo|aggregation|mechanism|accountant|optimizer|model|data|allocator"
 WORD = re.compile(
-    r"(algo|aggregation|mechanism|accountant|optimizer|model|data|allocator|experiment|preset)"
-    r"(\.\w+)*=[^$]*|(rounds|seed|randomness)=\w+"
+    rf"({GROUPS}|rounds|seed|randomness)=\w+|experiment=\w+(/\w+)*|data\.schema=\w[\w.-]*"
+    rf"|(?!data\.schema=)({GROUPS}|preset)(\.\w+)+=[^$]*"
 )
-"""What a study may set: nothing that belongs to one machine, and nothing that reads its
+"""What a study may set: nothing that belongs to one machine, nothing that reads another file or the
 environment."""
 OWN = ("data.root", "data.path", "data.test")
 """Keys that each organisation sets for itself."""
@@ -98,6 +100,9 @@ def _checked(tree: Any) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]
     for word in words:
         if not WORD.fullmatch(word) or word.startswith(OWN):
             raise ValueError(f"settings: {word:.80} is no setting that a study may have")
+    keys = Counter(word.partition("=")[0] for word in words)
+    if twice := next((key for key, count in keys.items() if count > 1), None):
+        raise ValueError(f"settings: {twice} stands there twice")
     if not any(word.startswith(SCHEMA) for word in words):
         raise ValueError(f"settings: {SCHEMA}<file> is missing")
     return tuple(words), _numbers(tree, "users"), _numbers(tree, "records")

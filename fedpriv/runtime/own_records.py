@@ -98,6 +98,9 @@ def published_federation(exp: Experiment, study: Study) -> Federation:
     """The public numbers of a study's federation. Raises FedprivError for a study that contradicts
     its schema, and ConfigError for settings that need more than it publishes."""
     exp.data.of_site(None)
+    sized = bool(study.records) or not exp.algo.contributors.needs_sizes
+    needed = f"one that needs no numbers of records; or write them into {study.path} (records)"
+    require(sized, "algo", type(exp.algo).__name__, needed)
     names = exp.data.silo_names
     for key, numbers in (("users", study.users), ("records", study.records)):
         if (numbers and tuple(numbers) != names) or not study.users:

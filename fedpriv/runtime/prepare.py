@@ -12,6 +12,7 @@ import numpy as np
 
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
+from fedpriv.engines.sites import AtSite
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.models import Network
 from fedpriv.parties.party import PartySpec, silo_name
@@ -246,6 +247,8 @@ def _specs(
     """The descriptions of all parties, by name. A silo's description contains its own records and
     its own key only."""
     specs: dict[str, PartySpec] = {}
+    if exp.engine.published is not None:
+        specs |= {name: AtSite(settings.digest) for name in settings.silos}
     for index, data in enumerate(silo_data):
         name = settings.silos[index]
         specs[name] = SiloSpec(

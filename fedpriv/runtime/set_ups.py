@@ -136,7 +136,7 @@ class SetUps:
             self._note_losses(round)
         missing = self.session.lost - self.standing.absent
         if not missing:
-            missing = frozenset(name for name in self.silos if not enrolled.get(name))
+            missing = frozenset(name for name in self.silos if enrolled.get(name) is not True)
         if missing:
             raise SilenceError(f"the set-up has lost {', '.join(sorted(missing))}", missing)
         self.standing.ready = True

@@ -121,17 +121,25 @@ class SiloJournal:
         if type(session) is not bytes or len(session) != SESSION_BYTES or session <= self.session:
             raise RefusedError(f"{self.name} refuses a set-up: its session is not a new one")
         if round > self.round:  # the rounds before it are passed over
-            self.round = round
             self.last = max(self.last, (round, -1))
-            self.in_a_row = 0
-        if self.in_a_row >= 2 * n_silos + SPARE_SET_UPS:
+        elif self.in_a_row >= 2 * n_silos + SPARE_SET_UPS:
             raise RefusedError(
                 f"{self.name} refuses a set-up: {self.in_a_row} in a row without a query"
             )
-        self._write(f"{SET_UP} {self.run} {session.hex()}\n")
-        self.session = session
+        self._write(f"{SET_UP} {self.run} {session.hex()} {round}\n")
+        self._noted(session, round)
+
+    def _noted(self, session: bytes, round: int) -> None:
+        """Count a set-up."""
+        self.in_a_row = 1 if round > self.round else self.in_a_row + 1
+        self.round = max(self.round, round)
+        self.session = max(self.session, session)
         self.set_ups += 1
-        self.in_a_row += 1
+
+    def _answered(self, serial: Serial) -> None:
+        """A query begins the count of the next round."""
+        self.round = max(self.round, serial[0] + 1)
+        self.in_a_row = 0
 
     def require_new(self, serial: Serial) -> None:
         """Raise RefusedError for a query that was begun in this life, or passed over."""
@@ -146,8 +154,7 @@ class SiloJournal:
         if charge is not None:
             self.spent[self._written(serial, charge)] += 1
         self.last = max(self.last, serial)
-        self.round = max(self.round, serial[0] + 1)
-        self.in_a_row = 0
+        self._answered(serial)
 
     def _written(self, serial: Serial, charge: Charge) -> Charge:
         """The charge once it is written down, or its first equal."""
@@ -184,21 +191,26 @@ class SiloJournal:
         """Read what was written. Returns the last budget."""
         budget = None
         charges: list[Charge] = []
+        run = ""
         try:
             for line in content.decode().split("\n")[:-1]:
                 what, _, rest = line.partition(" ")
                 if what == BUDGET:
                     budget = Budget(*map(float, rest.split(" ")))
                 elif what == SET_UP:
-                    run, name = rest.split(" ")
-                    session = bytes.fromhex(name)
-                    self.session = max(self.session, session if run == self.run else b"")
-                    self.set_ups += 1
+                    run, name, before = rest.split(" ")
+                    session, round = bytes.fromhex(name), int(before)
+                    if run == self.run:
+                        self._noted(session, round)
+                    else:
+                        self.set_ups += 1
                 elif what == CHARGE:
                     charges.append(self._charges.setdefault(rest, Charge.read(rest)))
                 elif what == QUERY:
-                    *_, number = map(int, rest.split(" "))
+                    *serial, number = map(int, rest.split(" "))
                     self.spent[charges[number]] += 1
+                    if run == self.run:
+                        self._answered((serial[0], serial[1]))
                 else:
                     raise ValueError(f"a line that begins with {what!r:.20}")
         except (ValueError, IndexError, TypeError, ConfigError) as error:

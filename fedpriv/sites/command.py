@@ -16,7 +16,7 @@ from fedpriv.accountants.charges import Charge, site_epsilon
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.engines.study import Study
 from fedpriv.errors import FedprivError
-from fedpriv.runtime.own_records import site_records
+from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.sites.site import Site
 from fedpriv.util.logs import LOGGER
@@ -40,10 +40,14 @@ def main(args: list[str]) -> None:
 
 def _approve(site: Site, own: argparse.Namespace) -> None:
     study = site.published()
-    exp = site.experiment(study)
-    held = site_records(exp, study, site.silo, site.table)
-    for line in _costs(site, study):
+    from fedpriv.sites.serve import silo_spec
+
+    spec = silo_spec(site, study)
+    spec.identity.identity()
+    site.lines(site.party(study)).own(site.party(study))
+    for line in _costs(site, study, spec.settings):
         say(line)
+    held = spec.data
     say(f"{site.table}: {len(held.users)} users and {len(held.x)} records would train")
     if not own.yes:
         say("type yes to allow this study: ", end="", flush=True)
@@ -54,12 +58,9 @@ def _approve(site: Site, own: argparse.Namespace) -> None:
     say(f"allowed: study {study.digest.hex()[:16]}")
 
 
-def _costs(site: Site, study: Study) -> list[str]:
+def _costs(site: Site, study: Study, settings: RunSettings) -> list[str]:
     """What a study asks, and the epsilon of each observer, by the site's own accounting."""
-    from fedpriv.sites.serve import site_settings
-
     exp = site.experiment(study)
-    settings = site_settings(exp, study)
     ledger = Ledger(exp.accountant)
     for number in range(1, exp.options.rounds + 1):
         for query in settings.algo.queries(number, settings.plan):
@@ -100,9 +101,11 @@ def _serve(site: Site, own: argparse.Namespace) -> None:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     ended = threading.Event()
-    host = host_of(site)
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    serve(site, host, ended)
+    with site.alone():
+        host = host_of(site)
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        LOGGER.info("dialling %s", site.coordinator)
+        serve(site, host, ended)
 
 
 def _pause(site: Site, own: argparse.Namespace) -> None:

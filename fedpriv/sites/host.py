@@ -38,12 +38,17 @@ class SiteHost(PartyHost):
         return self.participant is None or self.participant.computing
 
     def open(self, request: bytes) -> bytes:
-        """request: the version and the code of the coordinator."""
-        theirs = request.decode()
-        if theirs != package():
+        """request: version and code of the coordinator, a line, and the digest of its settings."""
+        version, _, digest = request.partition(b"\n")
+        if version != package().encode():
             raise RefusedError(
-                f"silo{self.spec.index} has {package()}, and the coordinator has {theirs:.60}: "
-                "install the same one at every site"
+                f"silo{self.spec.index} has {package()}, and the coordinator has "
+                f"{version.decode(errors='replace'):.60}: install the same one at every site"
+            )
+        if digest != self.spec.settings.digest:
+            raise RefusedError(
+                f"silo{self.spec.index} refuses the run: the coordinator has other settings than "
+                "the study"
             )
         self.party = None
         self.close()
@@ -56,10 +61,10 @@ class SiteHost(PartyHost):
             self.participant.close()
         self.participant = None
 
-    def _begin(self, request: bytes) -> bytes:
+    def _wake(self, request: bytes) -> bytes:
         if self.paused():
             raise RefusedError(f"silo{self.spec.index} refuses every round: its site has paused")
-        return super()._begin(request)
+        return super()._wake(request)
 
     def _checkpoint(self, request: bytes) -> bytes:
         return encode(("done", {}))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
+from fedpriv.accountants.ledger import Ledger
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.engines.site_lines import dial
 from fedpriv.engines.sites import COORDINATOR
 from fedpriv.engines.study import Study
 from fedpriv.errors import require
 from fedpriv.parties.party import silo_name
+from fedpriv.rounds.query import events_of
 from fedpriv.runtime.own_records import published_federation, site_records
 from fedpriv.runtime.prepare import initial_network, planned, resolve_device, settings_of
 from fedpriv.runtime.run_settings import RunSettings
@@ -31,7 +34,13 @@ def site_settings(exp: Experiment, study: Study) -> RunSettings:
     kept = any(query.asked.stateful or query.mechanism.mixing is not None for query in queries)
     name = type(exp.algo).__name__
     require(not kept, "algo", name, "a method without memory at the silos, in a study of sites")
-    return settings_of(exp, plan, study)
+    settings = settings_of(exp, plan, study)
+    ledger = Ledger(exp.accountant)
+    ledger.record(list(events_of(settings.algo.queries(1, plan))))
+    for row in ledger.rows(1):
+        finite = math.isfinite(row.certified)
+        require(finite, "algo", name, f"settings with an epsilon against the {row.observer}")
+    return settings
 
 
 def silo_spec(site: Site, study: Study) -> SiloSpec:

@@ -16,7 +16,9 @@ A file of plain YAML, on the site's machine, whose paths start from the file's f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,16 @@ from fedpriv.engines.site_lines import Certificates
 from fedpriv.engines.study import Study
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.parties.party import silo_name
+from fedpriv.runtime.silo_journal import Budget
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.file_locks import lock
 from fedpriv.util.untrusted_files import as_type, read_plain_values
 
 PATHS = ("study", "table", "keys", "roster", "certificates", "folder")
-APPROVED, PAUSED, JOURNAL = "approved.txt", "paused", "journal.txt"
+APPROVED, PAUSED, JOURNAL, SERVING = "approved.txt", "paused", "journal.txt", "serving"
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,13 @@ class Site:
         """The site in a file. Raises FedprivError with one line that names the file and the
         key."""
         try:
-            site: Site = as_type(Site, read_plain_values(path))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            values = read_plain_values(path)
+            known = {one.name for one in fields(Site)}
+            if unknown := sorted(values.keys() - known if isinstance(values, dict) else ()):
+                raise ValueError(f"unknown key {unknown[0]:.60}")
+            site: Site = as_type(Site, values)
+            Budget(site.budget, site.delta)
+        except (OSError, ValueError, yaml.YAMLError, ConfigError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise FedprivError(f"{path}: not a readable site: {reason}") from error
         root = path.resolve().parent
@@ -114,6 +123,17 @@ class Site:
     def paused(self) -> bool:
         """Whether it refuses every round for now."""
         return (Path(self.folder) / PAUSED).exists()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Context of the one process that serves it. Raises FedprivError if there is another."""
+        Path(self.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (Path(self.folder) / SERVING).open("wb") as file:
+            try:
+                lock(file.fileno())
+            except BlockingIOError as error:
+                raise FedprivError(f"{self.folder}: another process serves this site") from error
+            yield
 
     def pause(self, paused: bool) -> None:
         """Refuse every round from now on, or no longer."""

@@ -47,9 +47,11 @@ class Federation:
         rows = [*rows_of_all()]
         write_table(self.folder / "all.csv", rows)
         write_yaml(self.folder / "schema.yaml", SCHEMA)
+        own = {word.partition("=")[0] for word in self.settings}
+        usual = [word for word in WORDS if word.partition("=")[0] not in own]
         study = {
             "study": "fedpriv study 1",
-            "settings": [*WORDS, *self.settings],
+            "settings": [*usual, *self.settings],
             "users": dict(zip(SILOS, USERS)),
         }
         write_yaml(self.folder / "study.yaml", study)

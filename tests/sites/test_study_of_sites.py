@@ -12,10 +12,12 @@ from refusals import refused
 from fedpriv import commands
 from fedpriv.cli import main
 from fedpriv.errors import FedprivError
-from fedpriv.parties.messages import decode
+from fedpriv.parties.messages import decode, encode
+from fedpriv.rounds.query import SetUpTask
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, Tables
 from fedpriv.sites import command
 from fedpriv.sites.serve import host_of
+from fedpriv.util.source_commit import package
 from sites.study import SILOS, Federation, write_yaml
 
 pytest.importorskip("grpc")
@@ -137,6 +139,19 @@ REFUSED = {
         "a method without memory",
     ),
     "seeds, at a real site": ((), {"simulation": False}, "randomness=simulation: system"),
+    "counts of users in the clear": (("algo=uldp_avg_w",), {}, "an epsilon against the server"),
+    "numbers that it does not publish": (
+        ("algo=dp_sgd", "algo.calibration=given"),
+        {},
+        "write them into",
+    ),
+    "a file beside it": (("experiment=../more",), {}, "no setting that a study may have"),
+    "a schema twice": (
+        ("data.schema=a.yaml", "data.schema=b.yaml"),
+        {},
+        "data.schema stands there twice",
+    ),
+    "a schema in quotes": (("data.schema='b.yaml'",), {}, "no setting that a study may have"),
     "a class from elsewhere": (("algo._target_=os.path.join",), {}, "a class of fedpriv"),
     "an address": (("engine=ray",), {}, "no setting that a study may have"),
     "another table": (("data.path=/etc/passwd",), {}, "no setting that a study may have"),
@@ -200,6 +215,50 @@ def test_frames_of_strangers_get_a_reply_without_reasons(federation, tmp_path):
 
     one()
     host.close()
+
+
+def test_other_settings_cost_a_site_nothing(federation, tmp_path, capsys):
+    here = federation("randomness=system", simulation=False)
+    with here.serving(*SILOS):
+        words = [*here.words, "algo.noise_multiplier=0.1", f"hydra.run.dir={tmp_path}/other"]
+        refused(lambda: commands.run(words), "other settings than the study")
+    capsys.readouterr()
+    main(["site", "status", str(tmp_path / "west.yaml")])
+    assert "0 answers, of every study: epsilon 0 of 20" in capsys.readouterr().out
+
+
+def test_one_process_serves_a_site(federation, tmp_path):
+    site = federation().site("east")
+    with site.alone():
+        refused(lambda: command.main(["serve", f"{tmp_path}/east.yaml"]), "another process serves")
+
+
+def test_set_ups_are_counted_over_lives(federation):
+    """A coordinator can have a silo opened anew as often as it likes."""
+    host = federation().host("east")
+    digest = host.spec.settings.digest
+    answers = []
+    for number in range(1, 31):
+        host.answer(b"open " + package().encode() + b"\n" + digest)
+        session = number.to_bytes(16, "big")
+        host.answer(b"begin " + encode(SetUpTask(session, host.spec.settings.silos)))
+        answers.append(decode(host.answer(b"wake "))[0])
+    host.close()
+    assert answers == ["returned"] * (2 * 3 + 8) + ["raised"] * 16
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"detla": 1e-9}, "unknown key detla"),
+        ({"budget": -1.0}, "epsilon=-1.0: a positive epsilon"),
+        ({"budget": "much"}, "budget=much: expected float"),
+    ],
+)
+def test_a_file_of_a_site_is_read_to_the_last_key(federation, tmp_path, change, why):
+    here = federation()
+    write_yaml(tmp_path / "east.yaml", here.site_file("east") | change)
+    refused(lambda: command.main(["status", f"{tmp_path}/east.yaml"]), "east.yaml", why)
 
 
 def test_a_coordinator_without_its_sites_says_whom_it_misses(federation, tmp_path):
