@@ -22,6 +22,7 @@ import grpc
 
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes
 
 # Read when the first connection is made. The suites of an RSA key leave, beside our keys, none but
 # those of TLS 1.3; a refused handshake need not stand on every terminal.
@@ -147,9 +148,10 @@ def _plain(certificate: bytes) -> bytes:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FedprivError(f"{path}: {error.strerror or error}") from error
+        return read_bytes(path, SETTINGS_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FedprivError(f"{path}: {reason}") from error
 
 
 class Switchboard:

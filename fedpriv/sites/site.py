@@ -34,7 +34,12 @@ from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.file_locks import lock
-from fedpriv.util.untrusted_files import as_type, read_plain_values
+from fedpriv.util.untrusted_files import (
+    SETTINGS_BYTES,
+    as_type,
+    read_bytes,
+    read_plain_values,
+)
 
 PATHS = ("study", "table", "keys", "roster", "certificates", "folder")
 APPROVED, PAUSED, JOURNAL, SERVING = "approved.txt", "paused", "journal.txt", "serving"
@@ -151,7 +156,9 @@ class Site:
 
     def require_approved(self, study: Study) -> None:
         """Raise ConfigError for a study that the site has not approved as it is now."""
-        known = self._approved.read_text().split() if self._approved.exists() else []
+        known = []
+        if self._approved.exists():
+            known = read_bytes(self._approved, SETTINGS_BYTES).decode(errors="replace").split()
         advice = "a study that `fedpriv site approve` has shown and allowed, unchanged"
         if study.digest.hex() not in known:
             raise ConfigError("study", self.study, advice)

@@ -15,7 +15,7 @@ from fedpriv.data.heart_disease import HeartDisease
 from fedpriv.data.random_allocators import Dirichlet, Equal, Uniform, Zipf
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
-from fedpriv.runtime.prepare import allocate
+from fedpriv.runtime import allocate
 from fedpriv.util.streams import Streams
 
 PATIENTS, HOSPITALS = 60, 3

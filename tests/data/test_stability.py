@@ -36,7 +36,7 @@ from fedpriv.data.stability import (
 )
 from fedpriv.models.tasks import Classification
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runtime.prepare import allocate
+from fedpriv.runtime import allocate
 from fedpriv.util.streams import Streams
 
 N, USERS_OF_TABLE, SILOS = 240, 24, 3

@@ -11,7 +11,7 @@ ROOT = Path(fedpriv.__file__).parent
 DOOR = "util/untrusted_files.py"
 OWN = {
     "util/durable_files.py": "files and folders that this process has just written",
-    "runtime/identity.py": "source code of the running program",
+    "util/source_commit.py": "source code of the running program",
     "util/locked_lines.py": "journals, which no link leads away: require_regular follows",
     "runs/checkpoint.py": "safetensors reads by the path: require_regular comes first",
     "settings/words.py": "fedpriv's configuration",

@@ -120,7 +120,9 @@ def test_each_party_remembers_its_own_key_alone():
     everybody = [*names(3), SERVER]
     keys = {name: protocols[name].signer.key for name in everybody}
     assert len(set(keys.values())) == 4
-    assert set(vars(protocols[SERVER])) == {"silos", "weighting", "aggregation", "signer"}
+    own = {"silos", "weighting", "aggregation", "signer", "counts"}
+    assert set(vars(protocols[SERVER])) == own
+    assert protocols[SERVER].counts == {}  # weights are uniform
     for name in names(3):
         assert set(vars(protocols[name])) == {
             "name",
