@@ -44,6 +44,7 @@ def machines():
         yield made
     finally:
         for start, _ in made.values():
+            ip("link", "del", f"{start[-1]}h")  # the system would do so later
             ip("netns", "del", start[-1])
 
 
