@@ -1,4 +1,4 @@
-"""One party in a process of its own: requests and replies as bytes, whatever carries them.
+"""A party in a process of its own: requests and replies as bytes, whatever carries them.
 
 A request is a verb (open, begin, wake, checkpoint) and bytes; a reply is bytes. Everything is
 data: a task, a memory and a reply are one message of `parties.messages` each, and mail in both
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from fedpriv.engines.base import Returned
+from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.inprocess import answer
 from fedpriv.errors import AggregationAbortedError, FedprivError
 from fedpriv.parties.messages import decode, encode, register
-from fedpriv.parties.party import Participant, Party
+from fedpriv.parties.party import Mail, Memory, Participant, Party
 
 
 class PartyHost(ABC):
@@ -45,6 +45,13 @@ class PartyHost(ABC):
     def open(self, request: bytes) -> bytes:
         """Create the participant anew."""
 
+    def close(self) -> None:
+        """End the party, so that another life of it can open."""
+        if self.participant is not None:
+            self.participant.close()
+        self.party = None
+        self.participant = None
+
     def told(self, learned: Any) -> Any:
         """What is told of what the party has learned."""
         return learned
@@ -54,10 +61,7 @@ class PartyHost(ABC):
         return failure_of(error)
 
     def _open(self, request: bytes) -> bytes:
-        if self.participant is not None:
-            self.participant.close()
-        self.party = None
-        self.participant = None
+        self.close()
         return self.open(request)
 
     def _begin(self, request: bytes) -> bytes:
@@ -77,6 +81,46 @@ class PartyHost(ABC):
     def _checkpoint(self, request: bytes) -> bytes:
         assert self.participant is not None
         return encode(("done", dict(self.participant.checkpoint())))
+
+
+class HostedSession(Session):
+    """A session with parties at hosts in processes of their own.
+
+    reasons: by lost party, why it is gone.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    @abstractmethod
+    def _ask(self, verb: str, requests: Mapping[str, bytes]) -> dict[str, tuple[str, Any]]:
+        """Each party's reply to its request, as `read_reply` gives it; lost parties are missing."""
+
+    @property
+    def lost(self) -> frozenset[str]:
+        return frozenset(self.reasons)
+
+    def why_lost(self, name: str) -> str:
+        return self.reasons[name]
+
+    def _start(self, memories: Mapping[str, Memory]) -> None:
+        """Create the parties for the first time. Raises FedprivError if one cannot be started."""
+        self.reopen(memories)
+        if self.reasons:
+            name, why = min(self.reasons.items())
+            raise FedprivError(f"{name} could not be started: {why}")
+
+    def begin(self, tasks: Mapping[str, Any]) -> None:
+        self._ask("begin", {name: encode(task) for name, task in tasks.items()})
+
+    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
+        requests = {
+            name: b"" if letters is None else bundled(letters) for name, letters in mail.items()
+        }
+        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
+        for name, (kind, content) in self._ask("wake", requests).items():
+            answers[name] = Returned(content) if kind == "returned" else content
+        return answers
 
 
 @register
@@ -145,8 +189,7 @@ def in_words(failure: PartyFailure) -> str:
 def aborting(party: str, failure: PartyFailure) -> AggregationAbortedError | None:
     """The exception of a party in another's hands, with its name, if it ends a round without a sum;
     None for any other."""
-    known: dict[str, Any] = {_title(cls): cls for cls in _family(AggregationAbortedError)}
-    cls = next((known[title] for title in failure.ancestry if title in known), None)
+    cls = _nearest(failure, AggregationAbortedError)
     if cls is None:
         return None
     error: AggregationAbortedError = cls.__new__(cls, f"{party} says: {in_words(failure)}")
@@ -159,14 +202,19 @@ def raise_failure(party: str, failure: PartyFailure) -> NoReturn:
     Its class is the exception's own or nearest FedprivError that this process knows; otherwise
     RuntimeError, with the party's name in the text.
     """
-    known: dict[str, Any] = {_title(cls): cls for cls in _family(FedprivError)}
-    cls = next((known[title] for title in failure.ancestry if title in known), None)
+    cls = _nearest(failure, FedprivError)
     if cls is None:
         error: Exception = RuntimeError(f"{party}: {failure.ancestry[0]}: {failure.text}")
     else:
         error = cls.__new__(cls, failure.text)  # __init__ may need other arguments
     error.add_note(failure.trace)
     raise error
+
+
+def _nearest(failure: PartyFailure, base: type[FedprivError]) -> Any:
+    """The failure's class or its nearest base that this process knows below `base`; None: none."""
+    known = {_title(cls): cls for cls in _family(base)}
+    return next((known[title] for title in failure.ancestry if title in known), None)
 
 
 def _family(cls: type[Any]) -> Iterator[type[Any]]:

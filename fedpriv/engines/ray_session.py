@@ -11,15 +11,13 @@ from typing import Any
 
 import ray
 
-from fedpriv.engines.base import Answer, Returned, Session
-from fedpriv.engines.bundles import bundled
 from fedpriv.engines.descriptions import describe
-from fedpriv.engines.party_host import raise_failure, read_reply
+from fedpriv.engines.party_host import HostedSession, raise_failure, read_reply
 from fedpriv.engines.ray_cluster import CONNECTION, Node, Share, nodes
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT, encode
-from fedpriv.parties.party import Mail, Memory, PartySpec
+from fedpriv.parties.party import Memory, PartySpec
 from fedpriv.util.source_commit import package
 
 PLACING = 20.0
@@ -30,7 +28,7 @@ AT_ONCE = 64
 """Pieces of a reply that are requested at once."""
 
 
-class RaySession(Session):
+class RaySession(HostedSession):
     """One actor per party, created from its description alone. Arguments: see `RayEngine`."""
 
     def __init__(
@@ -44,13 +42,13 @@ class RaySession(Session):
         gpus: float,
         threads: int,
     ) -> None:
+        super().__init__()
         self.specs = dict(specs)
         self.timeout = timeout
         self.threads = threads
         self.share = Share(cpus, gpus)
         self.actors: dict[str, Any] = {}
         self.homes: dict[str, Node] = {}
-        self.reasons: dict[str, str] = {}
         self.lacks = False  # whether room was missing at the last look
         CONNECTION.enter(address)
         self.closed = False
@@ -59,20 +57,10 @@ class RaySession(Session):
             options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
             remote: Any = ray.remote  # its annotations leave out options of actors
             self.actor_class = remote(concurrency_groups={"watch": 1}, **options)(PartyProcess)
-            self.reopen({name: memories.get(name, {}) for name in specs})
-            if self.reasons:
-                name, why = min(self.reasons.items())
-                raise FedprivError(f"{name} could not be started: {why}")
+            self._start({name: memories.get(name, {}) for name in specs})
         except BaseException:
             self.close()
             raise
-
-    @property
-    def lost(self) -> frozenset[str]:
-        return frozenset(self.reasons)
-
-    def why_lost(self, name: str) -> str:
-        return self.reasons[name]
 
     def elapsed(self, seconds: Iterable[float]) -> float:
         return max(seconds, default=0.0)
@@ -147,19 +135,6 @@ class RaySession(Session):
                 warnings.warn(f"waiting for {self.share.of(missing)}", RuntimeWarning, stacklevel=3)
                 said = True
             time.sleep(0.25)
-
-    def begin(self, tasks: Mapping[str, Any]) -> None:
-        self._ask("begin", {name: encode(task) for name, task in tasks.items()})
-
-    def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
-        requests = {
-            name: b"" if letters is None else bundled(letters) for name, letters in mail.items()
-        }
-        said = self._ask("wake", requests)
-        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
-        for name, (kind, content) in said.items():
-            answers[name] = Returned(content) if kind == "returned" else content
-        return answers
 
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         memories = self._ask("checkpoint", dict.fromkeys(names, b""))

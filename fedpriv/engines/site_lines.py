@@ -125,10 +125,12 @@ class Line:
 class Certificates:
     """A party's TLS key, and the certificates of all parties.
 
+    name: of the party.
     key: file of the private key.
     folder: with every party's certificate, as NAME.pem.
     """
 
+    name: str
     key: Path
     folder: Path
 
@@ -136,9 +138,10 @@ class Certificates:
         """A party's certificate. Raises FedprivError for a file that cannot be read."""
         return _content(self.folder / f"{name}.pem")
 
-    def own(self, name: str) -> tuple[bytes, bytes]:
-        """The private key and the certificate of a party of this machine."""
-        return _content(self.key), self.of(name)
+    @property
+    def own(self) -> tuple[bytes, bytes]:
+        """The party's private key and certificate."""
+        return _content(self.key), self.of(self.name)
 
 
 def _plain(certificate: bytes) -> bytes:
@@ -160,9 +163,7 @@ class Switchboard:
     lines: of the sites that are connected now, by name.
     """
 
-    def __init__(
-        self, address: str, coordinator: str, sites: tuple[str, ...], certificates: Certificates
-    ) -> None:
+    def __init__(self, address: str, sites: tuple[str, ...], certificates: Certificates) -> None:
         """Listen. Raises FedprivError if nothing can listen at the address."""
         self.lines: dict[str, Line] = {}
         self._names = {_plain(certificates.of(name)): name for name in sites}
@@ -173,13 +174,13 @@ class Switchboard:
         handler = grpc.method_handlers_generic_handler(SERVICE, {METHOD: stream})
         self._server.add_generic_rpc_handlers([handler])
         credentials = grpc.ssl_server_credentials(
-            [certificates.own(coordinator)],
+            [certificates.own],
             # Each is its own root.
             root_certificates=b"\n".join(map(certificates.of, sites)),
             require_client_auth=True,
         )
         try:
-            self.port = self._server.add_secure_port(address, credentials)
+            self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise FedprivError(f"engine.listen={address}: nothing can listen there") from error
         self._server.start()
@@ -223,7 +224,6 @@ class Switchboard:
 def dial(
     address: str,
     coordinator: str,
-    name: str,
     certificates: Certificates,
     reply: Callable[[bytes], bytes],
     *,
@@ -239,7 +239,7 @@ def dial(
     say: gets a line whenever what happens to the line changes.
     until: ends it.
     """
-    key, chain = certificates.own(name)
+    key, chain = certificates.own
     credentials = grpc.ssl_channel_credentials(certificates.of(coordinator), key, chain)
     options = [*OPTIONS, ("grpc.ssl_target_name_override", coordinator)]
     said = ""

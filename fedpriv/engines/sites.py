@@ -80,8 +80,9 @@ class Sites(Engine):
 
         assert self.keys is not None
         apart = {name: one for name, one in specs.items() if isinstance(one, AtSite)}
-        own = Certificates(Path(self.keys) / f"{COORDINATOR}.tls", Path(self.certificates))
-        board = Switchboard(self.listen, COORDINATOR, tuple(apart), own)
+        key = Path(self.keys) / f"{COORDINATOR}.tls"
+        own = Certificates(COORDINATOR, key, Path(self.certificates))
+        board = Switchboard(self.listen, tuple(apart), own)
         helpers = {name: one for name, one in specs.items() if name not in apart}
         digests = {name: one.settings for name, one in apart.items()}
         return SitesSession(helpers, digests, board, self.waiting, self.timeout)

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from fedpriv.engines.base import Answer, Returned, Session
-from fedpriv.engines.bundles import bundled
+from fedpriv.engines.base import Answer
 from fedpriv.engines.inprocess import InProcessSession
-from fedpriv.engines.party_host import aborting, in_words, read_reply
+from fedpriv.engines.party_host import HostedSession, aborting, in_words, read_reply
 from fedpriv.engines.site_lines import EndedError, Line, Switchboard
 from fedpriv.errors import AggregationAbortedError, FedprivError, SilenceError
-from fedpriv.parties.messages import encode
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Traffic
 from fedpriv.util.logs import LOGGER
@@ -23,7 +21,7 @@ REDIAL = 10.0
 """Seconds that a lost site has to dial again before a set-up."""
 
 
-class SitesSession(Session):
+class SitesSession(HostedSession):
     """Helpers in this process, and silos that dial it. A silo's memory never leaves its site, so
     its checkpoint is empty here."""
 
@@ -36,11 +34,11 @@ class SitesSession(Session):
         timeout: float,
     ) -> None:
         """settings: by silo, the digest of the settings that its site must have."""
+        super().__init__()
         self.settings = settings
         self.silos = silos = tuple(settings)
         self.board = board
         self.timeout = timeout
-        self.reasons: dict[str, str] = {}
         self.refusals: dict[str, AggregationAbortedError] = {}
         self.helpers = InProcessSession(helpers, {})
         LOGGER.info("waiting for %s", ", ".join(silos))
@@ -49,22 +47,12 @@ class SitesSession(Session):
                 raise FedprivError(
                     f"engine.waiting={waiting:g}: {', '.join(sorted(missing))} did not dial in"
                 )
-            self.reopen({name: {} for name in silos})
+            self._start({name: {} for name in silos})
             if self.refusals:
                 raise next(iter(self.refusals.values()))
-            if self.reasons:
-                name, why = min(self.reasons.items())
-                raise FedprivError(f"{name}: {why}")
         except BaseException:
             self.close()
             raise
-
-    @property
-    def lost(self) -> frozenset[str]:
-        return frozenset(self.reasons)
-
-    def why_lost(self, name: str) -> str:
-        return self.reasons[name]
 
     def elapsed(self, seconds: Iterable[float]) -> float:
         return 0.0  # sites do not tell
@@ -83,27 +71,25 @@ class SitesSession(Session):
         self.board.wait(frozenset(silos), min(REDIAL, self.timeout))
         for name in silos:
             self.reasons.pop(name, None)
+            self.refusals.pop(name, None)
         ours = package().encode()
         self._ask("open", {name: ours + b"\n" + self.settings[name] for name in silos})
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
         self.refusals.clear()
-        mine = {name: task for name, task in tasks.items() if name not in self.silos}
-        self.helpers.begin(mine)
-        self._ask("begin", {name: encode(tasks[name]) for name in tasks if name not in mine})
+        here, apart = self._parted(tasks)
+        self.helpers.begin(here)
+        super().begin(apart)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
-        mine = {name: letters for name, letters in mail.items() if name not in self.silos}
-        requests = {
-            name: b"" if letters is None else bundled(letters)
-            for name, letters in mail.items()
-            if name not in mine
-        }
-        answers: dict[str, Answer | None] = dict.fromkeys(sorted(mail))
-        answers |= self.helpers.wake(mine)
-        for name, (kind, content) in self._ask("wake", requests).items():
-            answers[name] = Returned(content) if kind == "returned" else content
-        return answers
+        here, apart = self._parted(mail)
+        answers = self.helpers.wake(here) | super().wake(apart)
+        return {name: answers[name] for name in sorted(answers)}
+
+    def _parted(self, named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is for helpers, and what is for silos."""
+        here = {name: one for name, one in named.items() if name not in self.silos}
+        return here, {name: one for name, one in named.items() if name in self.silos}
 
     def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
         """As `Session.run`. A silo that refuses is absent from the exchange; if there is no sum
@@ -121,8 +107,7 @@ class SitesSession(Session):
         return {name: {} for name in names if name not in self.reasons}
 
     def _ask(self, verb: str, requests: Mapping[str, bytes]) -> dict[str, tuple[str, Any]]:
-        """Each silo's reply to its request; silos that are lost, or have refused this exchange, are
-        missing."""
+        """As `HostedSession._ask`; silos that have refused this exchange are missing too."""
         asked = {}
         for name in sorted(requests.keys() - self.reasons.keys() - self.refusals.keys()):
             line = self.board.lines.get(name)

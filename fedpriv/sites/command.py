@@ -16,6 +16,7 @@ from fedpriv.accountants.charges import Charge, site_epsilon
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.engines.study import Study
 from fedpriv.errors import FedprivError
+from fedpriv.rounds.query import events_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.sites.site import Site
@@ -39,12 +40,13 @@ def main(args: list[str]) -> None:
 
 
 def _approve(site: Site, own: argparse.Namespace) -> None:
-    study = site.published()
     from fedpriv.sites.serve import silo_spec
 
+    study = site.published()
     spec = silo_spec(site, study)
+    # What serving takes has to be there before anything is allowed.
     spec.identity.identity()
-    site.lines(site.party(study)).own(site.party(study))
+    _ = site.lines(site.party(study)).own
     for line in _costs(site, study, spec.settings):
         say(line)
     held = spec.data
@@ -60,17 +62,16 @@ def _approve(site: Site, own: argparse.Namespace) -> None:
 
 def _costs(site: Site, study: Study, settings: RunSettings) -> list[str]:
     """What a study asks, and the epsilon of each observer, by the site's own accounting."""
-    exp = site.experiment(study)
-    ledger = Ledger(exp.accountant)
-    for number in range(1, exp.options.rounds + 1):
-        for query in settings.algo.queries(number, settings.plan):
-            ledger.record(list(query.events))
+    accountant, rounds = settings.accountant, settings.rounds
+    ledger = Ledger(accountant)
+    for number in range(1, rounds + 1):
+        ledger.record(events_of(settings.algo.queries(number, settings.plan)))
     lines = [f"study {study.digest.hex()[:16]}: {' '.join(study.words[:-1])}"]
-    rows = ledger.rows(exp.options.rounds)
+    rows = ledger.rows(rounds)
     for observer in dict.fromkeys(row.observer for row in rows):
         lines.append(
-            f"after {exp.options.rounds} rounds, seen by the {observer}: epsilon "
-            f"{headline(rows, observer):.4g} at delta {exp.accountant.delta:g}"
+            f"after {rounds} rounds, seen by the {observer}: epsilon "
+            f"{headline(rows, observer):.4g} at delta {accountant.delta:g}"
         )
     return [*lines, f"budget of this site: epsilon {site.budget:g} at delta {site.delta:g}"]
 

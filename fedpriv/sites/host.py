@@ -50,16 +50,8 @@ class SiteHost(PartyHost):
                 f"silo{self.spec.index} refuses the run: the coordinator has other settings than "
                 "the study"
             )
-        self.party = None
-        self.close()
         self.participant = self.spec.open({})
         return encode(("done", None))
-
-    def close(self) -> None:
-        """End the silo, and let another process open its journal."""
-        if self.participant is not None:
-            self.participant.close()
-        self.participant = None
 
     def _wake(self, request: bytes) -> bytes:
         if self.paused():

@@ -36,7 +36,7 @@ def site_settings(exp: Experiment, study: Study) -> RunSettings:
     require(not kept, "algo", name, "a method without memory at the silos, in a study of sites")
     settings = settings_of(exp, plan, study)
     ledger = Ledger(exp.accountant)
-    ledger.record(list(events_of(settings.algo.queries(1, plan))))
+    ledger.record(events_of(settings.algo.queries(1, plan)))
     for row in ledger.rows(1):
         finite = math.isfinite(row.certified)
         require(finite, "algo", name, f"settings with an epsilon against the {row.observer}")
@@ -71,12 +71,10 @@ def host_of(site: Site) -> SiteHost:
 
 def serve(site: Site, host: SiteHost, until: threading.Event) -> None:
     """Dial the coordinator and answer it, until the event is set."""
-    party = silo_name(host.spec.index)
     dial(
         site.coordinator,
         COORDINATOR,
-        party,
-        site.lines(party),
+        site.lines(silo_name(host.spec.index)),
         host.answer,
         computing=lambda: host.computing,
         say=lambda line: LOGGER.info("%s: %s", site.coordinator, line),

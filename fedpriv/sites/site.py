@@ -113,7 +113,7 @@ class Site:
 
     def lines(self, party: str) -> Certificates:
         """Its TLS key, and the certificates that it knows."""
-        return Certificates(Path(self.keys) / f"{party}.tls", Path(self.certificates))
+        return Certificates(party, Path(self.keys) / f"{party}.tls", Path(self.certificates))
 
     @property
     def _approved(self) -> Path:
