@@ -43,8 +43,9 @@ from fedpriv.aggregation.weighted import (
     PINNED,
     KeyPassingServer,
     WeightedSilo,
+    added,
+    answers_of,
     exchanged_keys,
-    sum_of_answers,
 )
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.prg import add_masks
@@ -132,8 +133,9 @@ class MaskedServer(KeyPassingServer):
     def query(self, query: Query, broadcast: Broadcast) -> Party:
         silos = tuple(sorted(query.silos))
         encoding = ring_encoding(query)
-        total = yield from sum_of_answers(query, silos, broadcast, ring_message(query), self.signer)
-        return Total(encoding.decode(total), silos)
+        message = ring_message(query)
+        answers = yield from answers_of(query, silos, broadcast, message, self.signer)
+        return Total(encoding.decode(added(answers)), silos)
 
 
 def mask(

@@ -27,7 +27,8 @@ from fedpriv.aggregation.weighted import (
     PINNED,
     WeighingServer,
     WeightedSilo,
-    sum_of_answers,
+    added,
+    answers_of,
 )
 from fedpriv.parties.party import Mail, Party
 from fedpriv.parties.schema import Array
@@ -68,5 +69,10 @@ class PlainServer(WeighingServer):
         silos = query.silos
         real = query.encoding is None
         schema = Array(np.float64, (query.size,), finite=True) if real else clear_message(query)
-        total = yield from sum_of_answers(query, silos, broadcast, schema, self.signer)
-        return Total(total if real else ring_encoding(query).decode(total), silos)
+        answers = yield from answers_of(query, silos, broadcast, schema, self.signer)
+        return Total(self.combined(query, answers), silos)
+
+    def combined(self, query: Query, answers: list[np.ndarray]) -> np.ndarray:
+        """The total (d,) of the silos' messages (d,)."""
+        total = added(answers)
+        return total if query.encoding is None else ring_encoding(query).decode(total)

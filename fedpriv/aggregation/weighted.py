@@ -313,15 +313,20 @@ def verified_keys(post: Post, own: bytes, keys: dict[str, SignedKey]) -> dict[st
     return {name: key for name, (key, _) in keys.items()}
 
 
-def sum_of_answers(
+def answers_of(
     query: Query, silos: tuple[str, ...], broadcast: Broadcast, schema: Schema, signer: Signer
-) -> Generator[Mail, Mail, np.ndarray]:
-    """The server's part where the total is the sum of the messages, added in the order of `silos`.
-    No silo may be missing."""
+) -> Generator[Mail, Mail, list[np.ndarray]]:
+    """The server's part of a query: send the broadcast, and return the messages in the order of
+    `silos`. None may be missing."""
     post = query.post(SERVER, signer)
     down = dict.fromkeys(silos, broadcast)
     answers = yield from post.exchange_all(BROADCAST, down, Expected(MESSAGE, schema, silos))
-    total: np.ndarray = np.zeros_like(answers[silos[0]])
-    for name in silos:
-        total += answers[name]
+    return [answers[name] for name in silos]
+
+
+def added(answers: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of messages, in their order."""
+    total: np.ndarray = np.zeros_like(answers[0])
+    for answer in answers:
+        total += answer
     return total

@@ -15,6 +15,7 @@ from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.ring import UNBOUNDED_RANGE, ring_encoding
+from fedpriv.aggregation.robust import Robust
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.aggregation.shuffle import Shuffle
@@ -36,6 +37,7 @@ MECHANISMS = {Shuffle(): COUNTS}
 """Of those that another one than `GAUSSIAN` goes with."""
 AGGREGATIONS = {
     Plain(): 0.0,
+    Robust(byzantine=0): 1e-12,
     Masked(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
     Masked(bits=32, range=100.0): FixedPoint(32, 100.0, SILOS).rounding,
     SecAgg(): FixedPoint(64, UNBOUNDED_RANGE, SILOS).rounding,
@@ -180,7 +182,7 @@ def test_says_who_may_look_and_who_learns(aggregation):
     assert len(set(names)) == len(names)
     assert set(threat_model.learners) <= set(aggregation.helpers)
     released = threat_model.observers[0]
-    assert not released.sees_messages
+    assert released.sees_messages == isinstance(aggregation, Robust)
     assert not released.sees_sample
     assert released.sees_counts is None
     assert released.own_shares == 0
