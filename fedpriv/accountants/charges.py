@@ -1,33 +1,16 @@
-"""What the answers of a site cost together, whichever runs asked for them.
+"""Charges: what one answer of a site, or a run, costs, as a line of text.
 
-Answers whose events are of one kind compose: equal observers, units, adjacencies, group sizes and
-groups of users. Epsilons of several kinds add up, each at its share of delta; each protects the
-unit of its own runs.
-
->>> from dp_accounting import GaussianDpEvent
->>> from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, REPLACE
->>> from fedpriv.accountants.pld import Pld
->>> def answer(adjacency):
-...     event = Event(RELEASED_MODEL, "user", adjacency, GaussianDpEvent(5.0), None)
-...     return Charge(RELEASED_MODEL, (event,))
->>> known = Charge.read(answer(ADD_REMOVE).text)
->>> [round(site_epsilon(Pld(), {known: count}), 2) for count in (1, 4)]
-[0.73, 1.55]
->>> round(site_epsilon(Pld(), {known: 4, answer(ADD_REMOVE): 4, answer(REPLACE): 1}), 2)
-3.14
+A `fedpriv.accountants.filters.Budget` adds them up.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import Event
-from fedpriv.accountants.ledger import Ledger, headline
 
 EVENT = ("observer", "unit", "adjacency", "scope", "group_size", "group", "one_noise")
 """What an event is written with, before its mechanisms."""
@@ -46,14 +29,6 @@ class Charge:
     observer: str
     events: tuple[Event, ...]
     run: str = ""
-
-    @cached_property
-    def kind(self) -> object:
-        """Equal for charges that compose."""
-        about = (
-            (event.unit, event.adjacency, event.group_size, event.group) for event in self.events
-        )
-        return self.observer, self.run, frozenset(about)
 
     @cached_property
     def text(self) -> str:
@@ -82,26 +57,6 @@ class Charge:
             return Charge(observer, tuple(events), run)
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no charge: {error}") from error
-
-
-def site_epsilon(accountant: Accountant, charges: Mapping[Charge, int]) -> float:
-    """Epsilon of all answers at the accountant's delta.
-
-    charges: what was answered, with the number of times.
-
-    Raises ConfigError if the accountant does not support events that compose.
-    """
-    kinds = {charge.kind for charge in charges if charge.events}
-    if not kinds:
-        return 0.0
-    share = replace(accountant, delta=accountant.delta / len(kinds))
-    ledgers = {kind: Ledger(share) for kind in kinds}
-    observers = {}
-    for charge, count in charges.items():
-        if charge.events:
-            ledgers[charge.kind].record(charge.events, count)
-            observers[charge.kind] = charge.observer
-    return sum(headline(ledger.rows(0), observers[kind]) for kind, ledger in ledgers.items())
 
 
 def _plain(value: Any) -> Any:

@@ -60,30 +60,46 @@ def split_epsilon(
 
     Raises ConfigError for an event without a group bound.
     """
-    total = np.zeros((group_size + 1, 2, len(ORDERS)))
-    for composition in scopes:
-        if (curves := _curves(composition, group_size, one_noise=one_noise)) is None:
-            return math.inf
-        total = _worst_sum(total, curves[:group_size])
-    if (common := _curves(everywhere, group_size)) is None:
-        return math.inf
-    worst = total[-1] + common[-1]
+    worst = split_divergences(
+        scopes, group_size, ORDERS, everywhere=everywhere, one_noise=one_noise
+    )
     known = np.isfinite(worst).all(axis=0)
     return max(convert(np.array(ORDERS)[known], direction[known], delta) for direction in worst)
 
 
-def _curves(composition: Composition, most: int, *, one_noise: bool = False) -> np.ndarray | None:
+def split_divergences(
+    scopes: Sequence[Composition],
+    group_size: int,
+    orders: tuple[float, ...],
+    *,
+    everywhere: Composition = (),
+    one_noise: bool = False,
+) -> np.ndarray:
+    """Renyi divergences (2, orders) of a group as in `split_epsilon`, in both directions; inf if a
+    release is not private."""
+    total = np.zeros((group_size + 1, 2, len(orders)))
+    for composition in scopes:
+        curves = _curves(composition, group_size, orders, one_noise=one_noise)
+        total = _worst_sum(total, curves[:group_size])
+    worst: np.ndarray = total[-1] + _curves(everywhere, group_size, orders)[-1]
+    return worst
+
+
+def _curves(
+    composition: Composition, most: int, orders: tuple[float, ...], *, one_noise: bool = False
+) -> np.ndarray:
     """Renyi divergences (most + 1, 2, orders) of `composition` for groups of 0 .. `most` records;
-    None if it is not private.
+    inf if it is not private.
 
     one_noise: whether m records face the part m / most of the noise variance.
     """
     divergences = _parts_divergences if one_noise else group_divergences
     found = leaves(composition)
     if found is None:
-        return None
-    nothing = np.zeros((most + 1, 2, len(ORDERS)))
-    return sum((count * divergences(event, most) for event, count in found.items()), nothing)
+        return np.full((most + 1, 2, len(orders)), np.inf)
+    nothing = np.zeros((most + 1, 2, len(orders)))
+    parts = (count * divergences(event, most, orders) for event, count in found.items())
+    return sum(parts, nothing)
 
 
 def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
@@ -96,27 +112,27 @@ def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def group_divergences(event: DpEvent, most: int) -> np.ndarray:
+def group_divergences(event: DpEvent, most: int, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
     """Renyi divergences (most + 1, 2, orders) of one release for groups of 0 .. `most`: of the
     output with the group from that without, and the reverse. Cached, so callers must not change
     the result."""
     q, sigma = sampled_gaussian(event, most)
     sizes = np.arange(most + 1)[:, None]
-    orders = np.array(ORDERS)
+    grid = np.array(orders)
     if q == 1:
-        return np.repeat((orders * (sizes / sigma) ** 2 / 2)[:, None, :], 2, axis=1)
+        return np.repeat((grid * (sizes / sigma) ** 2 / 2)[:, None, :], 2, axis=1)
     # Integrands are analytic within pi sigma of the real line (all roots of the mixture's
     # polynomial in exp(u / sigma) are negative), so the trapezoid rule is exact to rounding.
     step = min(0.1, sigma / 16)
-    fits = orders * most / sigma <= _WIDEST
+    fits = grid * most / sigma <= _WIDEST
     # The integrands' farthest peaks are here and, in the other direction, at -q times this.
-    farthest = float(orders[fits].max(initial=1.0)) * most / sigma
+    farthest = float(grid[fits].max(initial=1.0)) * most / sigma
     u = np.arange(-q * farthest - 14, farthest + 14, step)
     ratios = _log_ratios(q, sigma, most, u)
     curves = np.full((most + 1, 2, len(orders)), np.inf)
     weight = math.log(step / math.sqrt(2 * math.pi)) - u**2 / 2
     for column in np.flatnonzero(fits):
-        a = orders[column]
+        a = grid[column]
         for direction, power in enumerate((a, 1 - a)):
             exponent = power * ratios + weight
             top = exponent.max(axis=1, keepdims=True)
@@ -127,16 +143,16 @@ def group_divergences(event: DpEvent, most: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _parts_divergences(event: DpEvent, most: int) -> np.ndarray:
+def _parts_divergences(event: DpEvent, most: int, orders: tuple[float, ...]) -> np.ndarray:
     """The same, where a group of m faces the part m / `most` of the noise variance."""
     import dp_accounting as dp
 
     q, sigma = sampled_gaussian(event, most)
-    curves = np.zeros((most + 1, 2, len(ORDERS)))
+    curves = np.zeros((most + 1, 2, len(orders)))
     for m in range(1, most + 1):
         part = dp.GaussianDpEvent(sigma * math.sqrt(m / most))
         own = part if q == 1 else dp.PoissonSampledDpEvent(q, part)
-        curves[m] = group_divergences(own, m)[m]
+        curves[m] = group_divergences(own, m, orders)[m]
     return curves
 
 

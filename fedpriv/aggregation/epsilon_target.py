@@ -8,11 +8,13 @@ its threat model.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.calibrate import smallest_noise
+from fedpriv.accountants.charges import Charge
 from fedpriv.accountants.events import Event
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, tightest
 from fedpriv.accountants.rdp import Rdp
@@ -256,11 +258,25 @@ class PlanCost:
 
         observer: add the events of this observer only.
         """
-        alike = self.rounds_alike and list(self.events(1)) == list(self.events(until))
-        rounds, times = ((1,), until - after) if alike else (range(after + 1, until + 1), 1)
-        for number in rounds:
+        for number, times in self._rounds(after, until).items():
             events = self.events(number)
             ledger.record((event for event in events if observer in (None, event.observer)), times)
+
+    def _rounds(self, after: int, until: int) -> dict[int, int]:
+        """Rounds whose events stand for rounds after + 1 to `until`: how often."""
+        if self.rounds_alike and list(self.events(1)) == list(self.events(until)):
+            return {1: until - after}
+        return dict.fromkeys(range(after + 1, until + 1), 1)
+
+    def charges(self, after: int, until: int) -> Counter[Charge]:
+        """What rounds after + 1 to `until` cost against the observer by which the run is known,
+        equal charges counted."""
+        observer = self.algo.headline_observer
+        found: Counter[tuple[Event, ...]] = Counter()
+        for number, times in self._rounds(after, until).items():
+            own = tuple(event for event in self.events(number) if event.observer == observer)
+            found[own] += times
+        return Counter({Charge(observer, events): times for events, times in found.items()})
 
     def rows_at(
         self,

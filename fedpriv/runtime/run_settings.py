@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.charges import Charge, site_epsilon
+from fedpriv.accountants.charges import Charge
+from fedpriv.accountants.filters import Budget
+from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.epsilon_target import PlanCost
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.errors import RefusedError
 from fedpriv.parties.party import silo_name
@@ -224,15 +227,42 @@ class RunSettings:
         charges: dict[tuple[Any, ...], Charge] = self._last.setdefault("charges", {})
         return charges.setdefault((events, run), Charge(observer, events, run))
 
-    def epsilon(self, spent: Mapping[Charge, int], delta: float) -> float:
-        """The certified epsilon of what was answered, for this run or an earlier one. The parties
-        of one process share the last result."""
+    def asked(self, *, lasting: bool) -> Budget | None:
+        """The run's limit as a budget of each silo; None: there is none.
+
+        lasting: whether the silo adds up its answers over runs. The noise of a target was solved
+            for one answer to each query, by the run's accountant: the budget is then what these
+            answers cost by a filter, if that is more.
+        """
+        accountant = self.accountant
+        limit = accountant.limit if lasting else accountant.budget
+        if limit is None:
+            return None
+        budget = Budget(limit, accountant.delta, near=limit)
+        if accountant.budget is not None:
+            return budget
+        planned = PlanCost(self.algo, self.plan).charges(0, self.rounds)
+        return replace(budget, epsilon=max(limit, budget.spent(planned)))
+
+    def epsilon(self, spent: Mapping[Charge, int], budget: Budget | None = None) -> float:
+        """The certified epsilon of what was answered. The parties of one process share the last
+        result.
+
+        budget: adds up the answers of several runs, each chosen after the results of the earlier
+            ones; None: they are of this run alone, and its accountant adds them up.
+        """
         last, epsilon = self._last.get("spent", (None, 0.0))
-        if last != (spent, delta):
-            epsilon = site_epsilon(replace(self.accountant, delta=delta), spent)
-            self._last["spent"] = (dict(spent), delta), epsilon
+        if last != (spent, budget):
+            epsilon = self._own_epsilon(spent) if budget is None else budget.spent(spent)
+            self._last["spent"] = (dict(spent), budget), epsilon
         found: float = epsilon
         return found
+
+    def _own_epsilon(self, spent: Mapping[Charge, int]) -> float:
+        ledger = Ledger(self.accountant)
+        for charge, count in spent.items():
+            ledger.record(charge.events, count)
+        return headline(ledger.rows(0), self.algo.headline_observer)
 
     def _queries(self, round: int, present: tuple[str, ...]) -> tuple[Query, ...]:
         if self._last.get("round") != (round, present):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.accountants.charges import Charge
+from fedpriv.accountants.filters import Budget
 from fedpriv.aggregation.base import Respond
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
@@ -44,7 +45,7 @@ from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.run_settings import RunSettings, settings_digest
-from fedpriv.runtime.silo_journal import Budget, SiloJournal
+from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.runtime.site_file import SiteFile
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
@@ -116,14 +117,11 @@ class SiloParticipant(WorkingParticipant):
         self.announcer = spec.settings.aggregation.helpers[:1]
         self.present = self.settings.silos
         self.enrolled = False  # whether the last set-up has ended here
-        accountant = spec.settings.accountant
-        # The noise of a target was solved for one answer to each query, and a life gives no more.
-        limit = accountant.budget if spec.journal is None else accountant.limit
         self.journal = SiloJournal(
             self.silo.name,
             spec.journal,
             run=spec.settings.digest.hex(),
-            asked=None if limit is None else Budget(limit, accountant.delta),
+            asked=spec.settings.asked(lasting=spec.journal is not None),
             own=spec.budget,
         )
         # With other records, or in another order, batches and turns are others.
@@ -209,7 +207,7 @@ class SiloParticipant(WorkingParticipant):
         refuses = f"{self.silo.name} refuses round {serial[0]}"
         spent = self.journal.spent + Counter([charge])
         try:
-            epsilon = self.settings.epsilon(spent, budget.delta)
+            epsilon = self.settings.epsilon(spent, self.journal.lasting)
         except ConfigError as error:  # an earlier run may have had another accountant
             raise RefusedError(f"{refuses}: {error}") from error
         if not epsilon <= budget.epsilon:

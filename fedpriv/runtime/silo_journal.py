@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedpriv.accountants.charges import Charge
-from fedpriv.errors import ConfigError, RefusedError, require
+from fedpriv.accountants.filters import Budget
+from fedpriv.errors import ConfigError, RefusedError
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.query import SESSION_BYTES
 from fedpriv.runtime.site_file import CountedLines, SiteFile
@@ -27,25 +27,6 @@ SPARE_SET_UPS = 8
 for a set-up, and it shows new keys, and the counts of records under new masks: so their number must
 be bounded. A query begins the next round, and so does a set-up that says so; a round that was
 passed over is never answered again."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The most that all answers of a site may cost together.
-
-    epsilon: at `delta`.
-    delta: of all answers.
-    """
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0, "epsilon", self.epsilon, "a positive epsilon")
-        require(0 < self.delta < 1, "delta", self.delta, "must lie strictly between 0 and 1")
-
-    def __str__(self) -> str:
-        return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
 
 
 class SiloJournal:
@@ -109,6 +90,11 @@ class SiloJournal:
         """Let another life of the silo open the file."""
         if self._lines is not None:
             self._lines.close()
+
+    @property
+    def lasting(self) -> Budget | None:
+        """The budget of a file, whose answers may be of several runs; None: memory only."""
+        return None if self._lines is None else self.budget
 
     @property
     def charges(self) -> bool:
@@ -176,7 +162,9 @@ class SiloJournal:
         if self.budget is None:
             return
         if self.budget != recorded:
-            self._write(f"{BUDGET} {self.budget.epsilon!r} {self.budget.delta!r}\n")
+            self._write(
+                f"{BUDGET} {self.budget.epsilon!r} {self.budget.delta!r} {self.budget.near!r}\n"
+            )
         if asked is not None and asked.epsilon > self.budget.epsilon:
             raise RefusedError(
                 f"{self.name} has a budget of {self.budget}, and the run asks for epsilon "

@@ -9,10 +9,10 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from fedpriv.accountants.charges import Charge, site_epsilon
+from fedpriv.accountants.charges import Charge
+from fedpriv.accountants.filters import Budget
 from fedpriv.accountants.ledger import Ledger, headline
 from fedpriv.engines.study import Study
 from fedpriv.errors import FedprivError
@@ -86,8 +86,7 @@ def _status(site: Site, own: argparse.Namespace) -> None:
             spent = SiloJournal.seen(site.silo, site.journal).spent
         except OSError as error:
             raise FedprivError(f"{site.journal}: {error.strerror}") from error
-    accountant = replace(site.experiment(study).accountant, delta=site.delta)
-    epsilon = site_epsilon(accountant, spent)
+    epsilon = Budget(site.budget, site.delta).spent(spent)
     say(
         f"{spent.total()} answers, of every study: epsilon {epsilon:.4g} of {site.budget:g} at "
         f"delta {site.delta:g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
+from fedpriv.accountants.filters import Budget
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.engines.site_lines import dial
@@ -17,7 +18,6 @@ from fedpriv.runtime.own_records import published_federation, site_records
 from fedpriv.runtime.prepare import initial_network, planned, resolve_device, settings_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
-from fedpriv.runtime.silo_journal import Budget
 from fedpriv.runtime.site_file import SiteFile
 from fedpriv.settings.experiment import Experiment
 from fedpriv.sites.host import SiteHost

@@ -24,11 +24,11 @@ from typing import Any
 
 import yaml
 
+from fedpriv.accountants.filters import Budget
 from fedpriv.engines.site_lines import Certificates
 from fedpriv.engines.study import Study
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.parties.party import silo_name
-from fedpriv.runtime.silo_journal import Budget
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir

@@ -190,7 +190,7 @@ def test_a_silo_has_a_budget_of_its_own():
     with prepare(experiment(*words)) as prepared:
         settings = prepared.settings
         charge = settings.charge((1, 0), settings.silos)
-        spent, twice = (settings.epsilon({charge: count}, 1e-5) for count in (1, 2))
+        spent, twice = (settings.epsilon({charge: count}) for count in (1, 2))
         assert 0 < spent < twice < 1e3
     with prepare(experiment(*words[:2], f"accountant.budget={(spent + twice) / 2}")) as prepared:
         result = prepared.run_round(prepared.queries(1), prepared.state)
@@ -287,7 +287,7 @@ def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
     words = ("algo=uldp_avg", "rounds=3", "randomness=system")
     with prepare(experiment(*words)) as prepared:
         charge = prepared.settings.charge((1, 0), prepared.silos)
-        once, twice = (prepared.settings.epsilon({charge: count}, 1e-5) for count in (1, 2))
+        once, twice = (prepared.settings.epsilon({charge: count}) for count in (1, 2))
     exp = experiment(*words, f"accountant.budget={(once + twice) / 2}")
     first, second = answers_to_two_coordinators(exp, tmp_path, 1)
     assert first is None
