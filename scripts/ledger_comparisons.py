@@ -22,7 +22,7 @@ RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 def compared() -> str:
     """A row for each comparison that was run, and for each question what it found, and over which
-    settings."""
+    settings, if they are not those of the entry's row above."""
     lines = [
         "| entry | the first than the second | curve | conclusion | settings |",
         "| --- " * 5 + "|",
@@ -34,10 +34,13 @@ def compared() -> str:
             over[question] = _settings(entry, question)
             for one in decisions:
                 found.setdefault(_claim(one), {})[question] = _found(one)
+        above = ""
         for claim, cells in found.items():
             shown = (cells.get(question, "") for question in ("curve", "conclusion"))
             settings = "; ".join(dict.fromkeys(over[question] for question in cells))
-            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} | {settings} |")
+            told = "" if settings == above else settings
+            lines.append(f"| `{entry.name}` | {claim} | {' | '.join(shown)} | {told} |")
+            above = settings
     return "\n".join(lines)
 
 

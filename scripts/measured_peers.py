@@ -17,11 +17,6 @@ from fedpriv.papers.secured_fl.peer_accuracy import summary, table_of
 from fedpriv.reports.finished_runs import find_runs
 
 TABLE = Path(__file__).parents[1] / "results" / "secured_fl.csv"
-FEDAVG = "FedAvg"
-LOCAL = "Local-only"
-PEERS = "SecureD-FL"
-WITHIN = 0.5
-"""Points of accuracy that SecureD-FL may be below FedAvg."""
 
 
 def main(words: list[str]) -> None:
@@ -38,7 +33,7 @@ def read(path: Path = TABLE) -> pd.DataFrame:
 
 
 def page(table: pd.DataFrame) -> str:
-    """Accuracies in per cent, a row for each task and method, and a sentence for each task."""
+    """Accuracies in per cent, a row for each task and method."""
     table = table.assign(data=table["data"].str.split(r" with |, ", regex=True).str[0])
     lines = [
         "| records | peers | method | rounds | seeds | last round | best round |",
@@ -47,32 +42,13 @@ def page(table: pd.DataFrame) -> str:
     about = table[["data", "peers", "method", "rounds", "seeds"]]
     cells = zip(about.to_numpy().tolist(), cell(table, "last"), cell(table, "best"))
     lines += [f"| {' | '.join(map(str, (*own, last, best)))} |" for own, last, best in cells]
-    tasks = table.groupby(["data", "peers", "rounds"], sort=False)
-    sentences = (
-        _sentence(
-            f"{data}, {peers} peers, {rounds} of 50 rounds", 100 * task.set_index("method")["last"]
-        )
-        for (data, peers, rounds), task in tasks
-    )
-    return "\n".join([*lines, "", *sentences])
+    return "\n".join(lines)
 
 
 def cell(table: pd.DataFrame, key: str) -> list[str]:
     """Accuracies in per cent, with a deviation where there are several seeds."""
     rows = zip(100 * table[key], 100 * table[f"{key} deviation"], table["seeds"])
     return [f"{mean:.2f}{f' ± {spread:.2f}' if seeds > 1 else ''}" for mean, spread, seeds in rows]
-
-
-def _sentence(task: str, last: pd.Series) -> str:
-    """The distance of SecureD-FL's variants from FedAvg in the last round, and the methods above
-    Local-only."""
-    said = []
-    for method, gap in (last[last.index.str.startswith(PEERS)] - last[FEDAVG]).items():
-        reach = "within" if gap >= -WITHIN else "not within"
-        side = "above" if gap >= 0 else "below"
-        said.append(f"{method} is {abs(gap):.2f} points {side} FedAvg ({reach} {WITHIN:g})")
-    above = last.index[last > last[LOCAL]]
-    return f"- {task}: {'; '.join(said)}; above Local-only: {', '.join(above) or 'none'}."
 
 
 if __name__ == "__main__":

@@ -79,14 +79,14 @@ def _head(*names: str) -> list[str]:
 
 
 def _cells(found: pd.DataFrame) -> dict[str, str]:
-    """By method: the verdict beside the reference where the difference is significant; the smallest
-    mean error, and what is significantly better than the reference, in bold."""
+    """By method: an asterisk where it is significantly worse than the reference; the smallest mean
+    error, and what is significantly better, in bold."""
     cells = {}
     for one in table_rows(found):
         text = f"{100 * one.mean:.1f} ± {100 * one.deviation:.1f}"
         if one.mean == found["mean"].min() or one.verdict == "better":
             text = f"**{text}**"
-        cells[one.method] = text if one.verdict == "not resolved" else f"{text} {one.verdict}"
+        cells[one.method] = text + {"worse": "*", "better": " better"}.get(one.verdict, "")
     return cells
 
 

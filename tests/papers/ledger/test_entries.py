@@ -210,6 +210,7 @@ def test_the_peers_differences_are_those_of_the_table():
             last = 100 * task.set_index("method")["last"]
             for method in last.index[last.index.str.startswith("SecureD-FL")]:
                 assert f"{last['FedAvg'] - last[method]:.2f}" in said, method
+                assert last[method] > last["Local-only"]
 
 
 def by_place(name):
