@@ -26,12 +26,9 @@ PAGES = PAGE.with_suffix("")
 HEAD = """\
 # Configuration
 
-Keys are typed as `group.key=value`, as in `algo.clip=0.5`; those without a group as they are, as in
-`rounds=50`. A default such as `preset.clip` is the data set's, see [below](#presets).
-`fedpriv --cfg job` prints what a command comes to.
-
-These pages are written by `python -m scripts.reference` from the classes and `conf/`; a test says
-whether they are current.
+`algo=spider` chooses a component of a group, `algo.clip=0.5` sets its key, `rounds=50` a key without
+a group. A default such as `preset.clip` is the data set's, see [below](#presets). `fedpriv --cfg job`
+prints what a command comes to. `python -m scripts.reference` writes these pages.
 """
 ABOUT = {
     "data": "Which records and labels are used, which task they are for, and whose they are.",
@@ -93,15 +90,14 @@ def _index() -> Iterator[str]:
         yield f"| [{group}]({PAGES.name}/{group}.md) | {about} | `{_chosen(group)}` |"
     figures = CONF / "experiment"
     names = sorted(file.relative_to(figures).with_suffix("") for file in figures.rglob("*.yaml"))
-    yield "\n`experiment=name` chooses the overrides and the sweep of a figure. The"
-    yield "[papers](../papers/index.md) describe the figures, `fedpriv reproduce` and"
-    yield "`fedpriv replicate` draw them:"
+    yield "\n`experiment=name` chooses the overrides and the sweep of a figure of a"
+    yield "[paper](../papers/index.md), which `fedpriv reproduce` or `fedpriv replicate` draws:"
     yield " ".join(f"`{name.as_posix()}`" for name in names) + "\n"
 
 
 def _head(group: str) -> Iterator[str]:
     yield f"# {group}\n"
-    yield f"{ABOUT[group]} `{group}=name` chooses one, `{group}.key=value` sets its key.\n"
+    yield f"{ABOUT[group]}\n"
 
 
 def _chosen(group: str) -> str | None:

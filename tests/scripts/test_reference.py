@@ -22,7 +22,7 @@ def test_every_group_has_a_page_with_a_first_sentence_and_a_place_in_the_navigat
     nav = (reference.ROOT / "mkdocs.yml").read_text()
     assert set(reference.ABOUT) == {*GROUPS}
     for group, about in reference.ABOUT.items():
-        assert page_of(group).startswith(f"# {group}\n\n{about} ")
+        assert page_of(group).startswith(f"# {group}\n\n{about}\n")
         assert f"reference/configuration/{group}.md" in nav
         assert f"(configuration/{group}.md)" in reference.PAGE.read_text()
 
