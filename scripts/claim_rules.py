@@ -16,22 +16,20 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "claim_rules.md"
 HEAD = """\
 # The rules for claims
 
-[`certify`](../certify.md) reads these tables and nothing else. A release that fits no row has no
-certificate. This page is written by `python -m scripts.claim_rules` from `fedpriv/claims/rules.py`.
+[`certify`](../certify.md) reads these tables alone: what fits no row has no certificate. `python -m
+scripts.claim_rules` writes this page from `fedpriv/claims/rules.py`.
 
 C is the bound of one contributor: clip x weight x sqrt(tensors), or x tensors for Laplace noise.
 """
 CHANGES = """\
 Neighbours differ in one unit. Its contributors are *removed* (add/remove), *zeroed* (zero-out),
-*replaced*, or *resized*: replaced where a unit can have several, so that their number may change. A
-contributor that is larger than the unit is always replaced: it stays, and its vector changes. Every
-row that fits is a proof, and the smallest epsilon counts. Where the last column of the table names
-a number, it holds for units of at most so many contributors.
+*replaced*, or *resized*: replaced by several, perhaps of another number. A contributor that is larger
+than the unit is always replaced. Every row that fits is a proof, and the smallest epsilon counts. A
+number in the last column: for units of at most so many contributors.
 """
 ATTACKED = """\
-All other vectors are zero and the unit's lies on the bound, so that neighbours differ by exactly
-one contribution: none is attacked that is larger than the unit, weighted by data, or missing with
-its noise or a count.
+All other vectors are zero and the unit's lies on the bound: neighbours differ by exactly one
+contribution, not larger than the unit, weighted by data, or missing with its noise or a count.
 """
 
 

@@ -64,13 +64,15 @@ def _settings(entry: Entry, question: str) -> str:
 
 
 def _found(decision: Decision) -> str:
-    """The least and the largest difference, or the interval of a single one; sides; the answer."""
+    """The least and the largest difference, or the interval of a single one; sides; the answer, if the
+    runs decide."""
     found = decision.found
     means = dict.fromkeys(f"{end(one.mean for one in found):+.3g}" for end in (min, max))
     interval = f" ({found[0].low:+.3g} to {found[0].high:+.3g})" if len(found) == 1 else ""
     sides = Counter(side(decision.comparison, one) for one in found)
     places = ", ".join(f"{number} {word}" for word, number in sides.items())
-    return f"{' to '.join(means)}{interval}; {places}: **{decision.answer}**"
+    answer = "" if decision.answer == "not run" else f": **{decision.answer}**"
+    return f"{' to '.join(means)}{interval}; {places}{answer}"
 
 
 def details(entry: Entry) -> str:

@@ -125,11 +125,11 @@ SHUFFLED, SAMPLED = (s.SHUFFLED,), (s.POISSON, s.WITHOUT_REPLACEMENT)
 ABSENT, KEPT, OTHER, MOVED = (REMOVED, ZEROED), (ZEROED, REPLACED), (REPLACED,), (REPLACED, RESIZED)
 FEWER = (REMOVED, RESIZED)
 UNAMPLIFIED, TWICE, LEAVES_PLACE, OPEN_SAMPLE, OWN_COIN, PURE = (
-    "one contribution of norm C at most; a sample never costs privacy",
+    "one contribution of norm C; a sample never costs privacy",
     "two vectors of norm C are 2 C apart",
-    "another contributor takes the place in the batch: 2 C (coupling)",
-    "the sample has one law for both neighbours: joint convexity, given the sample",
-    "coins of the unit are its own: joint convexity, given the coins",
+    "another contributor takes the place in the batch (coupling)",
+    "one law of the sample for both neighbours: joint convexity",
+    "coins of the unit are its own: joint convexity",
     "Balle, Barthe, Gaboardi 2018, Theorem {}, for each release",
 )
 
