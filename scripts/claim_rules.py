@@ -23,9 +23,9 @@ C is the bound of one contributor: clip x weight x sqrt(tensors), or x tensors f
 """
 CHANGES = """\
 Neighbours differ in one unit. Its contributors are *removed* (add/remove), *zeroed* (zero-out),
-*replaced*, or *resized*: replaced by several, perhaps of another number. A contributor that is larger
-than the unit is always replaced. Every row that fits is a proof, and the smallest epsilon counts. A
-number in the last column: for units of at most so many contributors.
+*replaced*, or *resized*: replaced by several, perhaps of another number. A contributor that is
+larger than the unit is always replaced. Every row that fits is a proof, and the smallest epsilon
+counts. A number in the last column: for units of at most so many contributors.
 """
 ATTACKED = """\
 All other vectors are zero and the unit's lies on the bound: neighbours differ by exactly one

@@ -64,8 +64,7 @@ def _settings(entry: Entry, question: str) -> str:
 
 
 def _found(decision: Decision) -> str:
-    """The least and the largest difference, or the interval of a single one; sides; the answer, if the
-    runs decide."""
+    """The least and the largest difference, or the interval of a single one; sides; an answer."""
     found = decision.found
     means = dict.fromkeys(f"{end(one.mean for one in found):+.3g}" for end in (min, max))
     interval = f" ({found[0].low:+.3g} to {found[0].high:+.3g})" if len(found) == 1 else ""

@@ -26,9 +26,10 @@ PAGES = PAGE.with_suffix("")
 HEAD = """\
 # Configuration
 
-`algo=spider` chooses a component of a group, `algo.clip=0.5` sets its key, `rounds=50` a key without
-a group. A default such as `preset.clip` is the data set's, see [below](#presets). `fedpriv --cfg job`
-prints what a command comes to. `python -m scripts.reference` writes these pages.
+`algo=spider` chooses a component of a group, `algo.clip=0.5` sets its key, `rounds=50` a key
+without a group. A default such as `preset.clip` is the data set's, see [below](#presets).
+`fedpriv --cfg job` prints what a command comes to. `python -m scripts.reference` writes these
+pages.
 """
 ABOUT = {
     "data": "Which records and labels are used, which task they are for, and whose they are.",
