@@ -16,7 +16,7 @@ import torch
 from fedpriv.aggregation.plain import PlainServer
 from fedpriv.certificates import noise
 from fedpriv.certificates.request import ObservedRelease, Row
-from fedpriv.mechanisms.base import clipped_rows
+from fedpriv.mechanisms.base import TrainingNoise, clipped_rows
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import UniformWeighting, Users
 from fedpriv.rounds.mixing import Past
@@ -374,6 +374,16 @@ def silent_steps(patch):
         return train(*given, noise=replace(noise, deviation=0.0), **more)
 
     patch.setattr(noisy_sgd, "noisy_sgd", silent)
+
+
+@bug("the noise of local steps is a tenth too small", *STEPS)
+def quiet_steps(patch):
+    add = TrainingNoise.add
+
+    def less(self, *given, **more):
+        return add(replace(self, deviation=0.9 * self.deviation), *given, **more)
+
+    patch.setattr(TrainingNoise, "add", less)
 
 
 @bug("DP-SGD divides its noise by the batch twice", *GROUP)

@@ -23,6 +23,7 @@ BY_PREMISES = {
     "twice as many users are sampled as declared": "share of users in a sample",
     "the same users are sampled in every round": TWICE,
     "twice as many records are drawn in DP-SGD as declared": "share of users in a sample",
+    "the noise of local steps is a tenth too small": "noise of local steps",
     "no noise in a round that is done again": "change of a round that is done again",
     "other noise in a round that is done again": "change of a round that is done again",
     "a silo's own noise share counts against itself": "noise",
