@@ -3,6 +3,7 @@ them.
 """
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from lowy_world import (
     METHODS,
     MINIBATCH,
     ONE_PASS,
+    SVRG,
     named,
     proximal_descent,
     states_of,
@@ -107,6 +109,13 @@ def test_the_papers_noise_has_the_papers_claim_and_is_far_too_much(algo):
     sizes = {name: algo_size(algo, name) for name in plan.query_parameters}
     for name, parameters in plan.query_parameters.items():
         assert parameters.mechanism.levels == max(2 * math.ceil(math.sqrt(sizes[name])), 10)
+
+
+def test_the_papers_noise_of_svrg_is_for_the_rounds_that_ask():
+    algo = replace(SVRG, rounds=6)
+    asked = Counter(name for round in range(1, 7) for name in algo.query_names(round))
+    assert asked == {"gradient": 2, "difference": 6}
+    assert {name: algo.counted(name) for name in asked} == asked
 
 
 def algo_size(algo, name):

@@ -80,8 +80,13 @@ def test_weights_by_records_do_not_lower_the_bias_of_clipping(tmp_path, monkeypa
     larger, not smaller."""
     monkeypatch.setitem(clipping_overhead.SIZES, "quick", (8, 60, 2))
     monkeypatch.setattr(clipping_overhead, "NOISES", (1.0, 5.0))
-    clipping_overhead.draw(tmp_path)
+    figure = clipping_overhead.draw(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert [(axis.get_xlabel(), axis.get_title()) for axis in figure.axes] == [
+        ("sigma", "noise (4th term)"),
+        ("clip C", "bias of clipping, weights 1 / |S|"),
+        ("clip C", "bias of clipping, weights by records"),
+    ]
     rows = pd.read_csv(tmp_path / "clipping_overhead.csv")
     assert len(rows) == 2 * 6 + 2
     for term in ("noise", "sampling", "clipping"):

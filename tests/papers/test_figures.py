@@ -7,7 +7,7 @@ from fake_runs import fake_run
 
 from fedpriv.errors import FedprivError
 from fedpriv.papers.uldp_fl import group_privacy
-from fedpriv.reports import privacy_utility
+from fedpriv.reports import epsilon_curve, privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 
 
@@ -81,6 +81,15 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, figures):
         "ULDP-AVG, noise_multiplier=5": 1.6,
     }
     assert last["n"].tolist() == [1, 2, 2, 2]
+
+
+def test_the_last_point_against_epsilon_has_a_mark(tmp_path, figures):
+    """Of twenty points every second one, about eight to a line."""
+    fake_run(tmp_path / "run", "ULDP-AVG", [0.1] * 21, (1.0, None))
+    epsilon_curve.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    [line] = figures[0].axes[0].lines
+    assert [*line.get_xdata()] == [*range(1, 21)]
+    assert line.get_markevery() == (1, 2)
 
 
 def test_two_data_sets_are_no_curve(tmp_path):

@@ -87,6 +87,12 @@ def test_silos_weigh_the_same_whatever_their_size():
     assert check_grad(objective.value, slope, theta) < 1e-6
 
 
+def test_a_minimum_that_is_not_known_to_be_near_is_an_error():
+    """Without convexity a small gradient says nothing about the distance to the minimum."""
+    with pytest.raises(ArithmeticError, match="the minimum was not found"):
+        objective_of(silos_of([40, 40, 40]), convexity=1e-16).optimum(np.zeros(8))
+
+
 def test_heterogeneity():
     same, [one] = silos_of([30]) * 3, silos_of([30], seed=1)
     assert objective_of(same).optimum(np.zeros(8)).heterogeneity == pytest.approx(0, abs=1e-8)
@@ -151,6 +157,23 @@ def test_lemma_2_bounds_one_step_of_quadratics(seed, owners, synchronised):
         synchronised=synchronised,
     )
     assert after <= bound * (1 + 1e-9)
+
+
+def test_lemma_2_by_hand():
+    """theta* = 2 / 3 and Gamma = 1 / 6; the models move to .9 and 2.6, one of two is in the sum."""
+    after, bound = progress(
+        np.array([[1.0], [3.0]]),
+        curvature=np.array([1.0, 2.0]),
+        centres=np.array([[0.0], [1.0]]),
+        lr=0.1,
+        noise=0.5,
+        n_summed=1,
+        synchronised=True,
+    )
+    left_out = (2 * 0.85**2 + 0.01 * 0.25) * (1 - 1 / 2)
+    assert after == pytest.approx((13 / 12) ** 2 + 0.01 * 0.25 / 2 + left_out)
+    noiseless = 0.9 * (4 / 3) ** 2 + 6 * 2 * 0.01 / 6 + 2 * 1.0
+    assert bound == pytest.approx(noiseless + 0.01 * 0.25 + left_out)
 
 
 def test_lemma_2_needs_its_step_size():

@@ -46,6 +46,8 @@ def test_excess_risk_is_measured_and_bounded(tmp_path):
     found = {row["curve"]: row["mean"] for row in rows}
     assert set(found) == set(excess_risk.CURVES)
     assert list(optima) == [0]
+    untrained = np.log(2) - optima[0].value  # of a model that knows nothing
+    assert max(found["given"], found["certified"]) < untrained
     assert 0 < found["given"] < found["bound"] < found["noisy drift"]
     assert 0 < found["certified"] < found["bound"] < found["printed"]
     assert all(np.isnan(row["std"]) for row in rows)  # a single seed

@@ -130,6 +130,10 @@ def test_every_row_fails_by_its_number():
     rows = lowy.counterexamples()
     assert len(rows) == 11
     assert all(row.fails == "number" and row.attained <= row.certified for row in rows)
+    claimed = [12, 18, 18, 1, 12, 18, 0.75, 0.75, 0.75, 1, 2]
+    assert [row.claimed for row in rows] == claimed
+    attained = [12.08, 19.99, 21.1, 1.41, 12.55, 22.0, 0.812, 1.196, 22.9]  # 7.3, LO-2 to LO-4
+    assert [row.attained for row in rows[:9]] == pytest.approx(attained, rel=1e-2)
 
 
 # -- SPIDER's smaller noise, s2 |w - w'| (Lowy et al., Algorithm 3) --------------------------------

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedpriv.papers.ledger.entries import Entry, by_key
 from fedpriv.papers.ledger.results import place_order, shown
-from fedpriv.reports.canvas import MARKERS, Axes, plain_ticks, plt, save
+from fedpriv.reports.canvas import MARKERS, Axes, Figure, plain_ticks, plt, save
 
 WIDTH = 6.9
 """Inches, of two columns."""
@@ -35,7 +35,7 @@ X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 """Keys of places that are an axis; all other places have panels of their own."""
 
 
-def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
+def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
     """Draw the deciding runs of an entry into a file."""
     table = shown(entry, table)
     opened = entry.replication and entry.replication.open and table["settings"].any()
@@ -51,10 +51,10 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> None:
         table = table.assign(x=table["round"], panel=where)
         if opened:
             table = table[table["place"] == max(table["place"], key=place_order)]
-    _panels(entry, table, out, axis_key=axis_key)
+    return _panels(entry, table, out, axis_key=axis_key)
 
 
-def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> None:
+def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> Figure:
     """A column for each place, or for each question where there is one place; rows for the rest."""
     questions = list(dict.fromkeys(table["question"]))
     metrics = _metrics(entry, table)
@@ -105,6 +105,7 @@ def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> N
         frameon=False,
     )
     save(figure, out, dpi=200)
+    return figure
 
 
 def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:

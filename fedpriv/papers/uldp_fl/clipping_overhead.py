@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.papers.uldp_fl.theory import UldpAvgSetting, breast_cancer_pairs, measure_overheads
-from fedpriv.reports.canvas import Axes, grid_and_legend, plt, save_bounds
+from fedpriv.reports.canvas import Axes, Figure, grid_and_legend, plt, save_bounds
 from fedpriv.reports.summary import standard_deviation
 
 USERS = 12
@@ -35,7 +35,7 @@ WEIGHTS = {False: "weights 1 / |S|", True: "weights by records"}
 LOOKS = (("C0", "o"), ("C1", "s"))
 
 
-def draw(folder: Path, profile: str = "quick") -> None:
+def draw(folder: Path, profile: str = "quick") -> Figure:
     """Run every setting; write clipping_overhead.csv and figure.png into a folder."""
     rounds, copies, seeds = SIZES[profile]
     rows = table(rounds, copies, seeds)
@@ -67,6 +67,7 @@ def draw(folder: Path, profile: str = "quick") -> None:
         f"silos (zipf), Q = 4 steps of 0.5, {rounds} rounds; biases at sigma 5; a simulation that "
         "looks at all records, not a private run",
     )
+    return figure
 
 
 def table(rounds: int, copies: int, seeds: int) -> pd.DataFrame:

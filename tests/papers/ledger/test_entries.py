@@ -11,11 +11,12 @@ from scipy.stats import t
 from fedpriv.data.cifar10 import Cifar10Clients
 from fedpriv.data.femnist import MnistWriters
 from fedpriv.data.shakespeare import Shakespeare
-from fedpriv.papers.ledger import results
+from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.command import PROGRAMS
 from fedpriv.papers.ledger.entries import ANSWERS, QUESTIONS, by_key, entries
 from fedpriv.papers.ledger.results import AUTHORS, DECIDING, TUNING
 from fedpriv.papers.reproduce import FIGURES
+from fedpriv.papers.secured_fl.peer_groups import NUMBERS
 from fedpriv.papers.uldp_fl.protocol_time import (
     BLINDING,
     DECRYPTION,
@@ -227,7 +228,8 @@ def test_partitions_grow_with_the_peers():
     """SecureD-FL, Fig. 6 with the authors' draws; 4 for 9 peers and 5 for 15 (section VI-A)."""
     table = by_place("secured_fl/fig6")
     counts = table.groupby(["method", "size", "peers"])["value"].agg(["min", "mean", "max"])
-    for size in (3, 4):
+    for size, peers in NUMBERS.items():
+        assert [*counts.loc["with rollback", size].index] == [*peers]
         assert counts.loc["with rollback", size]["mean"].diff()[1:].gt(0).all()
     rollback = counts.loc["with rollback", 3]
     assert rollback.loc[9].tolist() == [4, 4, 4]
@@ -294,6 +296,15 @@ def test_every_result_has_a_picture():
     for entry in measured_entries():
         names = [picture_name(entry)] + [epsilons_name(entry)] * has_epsilons(entry)
         assert all((PICTURES / name).stat().st_size > 10_000 for name in names)
+
+
+def test_rows_of_a_picture_say_which_question_they_answer(tmp_path):
+    entry = entries()["hu/fig7"]
+    table = results.read(results.path(entry.name, RESULTS))
+    figure = figures.draw(entry, table, tmp_path / "figure.png")
+    labels = [axis.get_ylabel() for axis in figure.axes]
+    asked = ["as in the paper", "equal certificates"]
+    assert [*filter(None, labels)] == [f"test accuracy\n{one}" for one in asked]
 
 
 def test_the_epsilons_that_are_drawn_end_where_those_of_the_runs_do():
