@@ -9,7 +9,7 @@ from textwrap import wrap
 import numpy as np
 
 from fedpriv.comparisons.table import ComparisonTable, Line, stars
-from fedpriv.reports.canvas import Line2D, plt, save
+from fedpriv.reports.canvas import Figure, Line2D, plt, save
 
 LEVEL = 0.95
 WIDTH = 7.0
@@ -29,7 +29,7 @@ def mean_interval(values: np.ndarray) -> float:
     return float(t.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
 
 
-def draw(table: ComparisonTable, out: Path) -> None:
+def draw(table: ComparisonTable, out: Path) -> Figure:
     """Draw into a file. The best method is on top; grey lines join runs with one seed."""
     metric = table.metric
     finals = [line.summary.group.finals(metric) for line in table.lines]
@@ -76,6 +76,7 @@ def draw(table: ComparisonTable, out: Path) -> None:
     notes = "; ".join(_notes(table))
     figure.supxlabel("\n".join(wrap(notes, 125)), fontsize=6.5)
     save(figure, out, dpi=200)
+    return figure
 
 
 def _tick(line: Line) -> str:

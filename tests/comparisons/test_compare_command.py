@@ -9,11 +9,17 @@ from itertools import combinations
 import numpy as np
 import pytest
 from command import run
+from fake_runs import fake_run
 from interrupted import interrupted_in
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp, ttest_rel
 
-from fedpriv.comparisons.request import Request
-from fedpriv.errors import ConfigError
+from fedpriv.aggregation.epsilon_target import noise_text
+from fedpriv.comparisons.command import compare
+from fedpriv.comparisons.picture import draw, mean_interval
+from fedpriv.comparisons.request import Method, Request
+from fedpriv.comparisons.trials import Choice, Trial, choose
+from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.reports.finished_runs import read_run
 
 SMALL = ("rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1", "preset.n_users=8")
 TWO = ("compare", "algo=uldp_avg,uldp_sgd", "epsilon=2", *SMALL)
@@ -240,3 +246,75 @@ def test_a_tuned_key_may_change_the_noise(tmp_path):
 def test_methods_are_compared_on_the_same_records(words, message):
     with pytest.raises(ConfigError, match=message):
         Request.parse(["algo=uldp_avg,uldp_sgd", "epsilon=2", *words])
+
+
+def test_the_picture_and_the_notes_of_methods_that_promise_different_things(tmp_path):
+    words = ["algo=uldp_avg", "accountant.delta=1e-5,1e-2", "epsilon=2", "seed=0..1", "--mixed"]
+    table = compare(Request.parse([*words, *SMALL, f"--folder={tmp_path}/out"]), quiet=True)
+    assert "WARNING: equal epsilons of these methods do not mean equal privacy" in table.notes()
+    assert [line.noise for line in table.lines] == [
+        noise_text(line.solved.noise) for line in table.lines
+    ]
+    figure = draw(table, tmp_path / "picture.png")
+    axis, right = figure.axes[0], figure.axes[0].child_axes[0]
+    values = [[*line.summary.group.finals(table.metric)] for line in table.lines]
+    points = [line for line in axis.lines if line.get_marker() == "o"]
+    assert [[*line.get_xdata()] for line in points] == values
+    assert [{*line.get_ydata()} for line in points] == [{0}, {1}]
+    joined = [[*line.get_xdata()] for line in axis.lines if line.get_color() == "0.85"]
+    assert joined == [[*pair] for pair in zip(*values)]
+    assert axis.yaxis_inverted()  # the best one, at 0, is on top
+    assert [text.get_text() for text in axis.get_yticklabels()] == [
+        line.label for line in table.lines
+    ]
+    assert right.get_yticklabels()[0].get_text() == "reference"
+    shown = figure.get_supxlabel().replace("\n", " ")
+    assert f"2 seeds; marks: paired t-test against {table.reference_label} with Holm's" in shown
+    assert "*** p < 0.001; simulation: noise is seeded" in shown
+
+
+def test_the_interval_of_a_mean_is_students():
+    values = np.array([0.7, 0.75, 0.9])
+    for n in (2, 3):
+        interval = ttest_1samp(values[:n], 0).confidence_interval(0.95)
+        assert mean_interval(values[:n]) == pytest.approx((interval.high - interval.low) / 2)
+    assert np.isnan(mean_interval(values[:1]))
+
+
+SETTINGS = tuple((f"algo.global_lr={rate}",) for rate in (1, 2, 3))
+
+
+def chosen(folder, values, metric):
+    """The choice between settings with these accuracies; None: its run failed."""
+    method = Method("uldp_avg", ("algo=uldp_avg",), SETTINGS)
+    trials = [Trial(method, setting, 7, tunes=True) for setting in SETTINGS]
+    runs = []
+    for place, value in enumerate(values):
+        if value is not None:
+            fake_run(folder / str(place), "ULDP-AVG", [0.1, value], (1.0, None))
+        runs.append(None if value is None else read_run(folder / str(place)))
+    return choose([method], trials, runs, metric)["uldp_avg"]
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "best"),
+    [
+        ((0.5, 0.7, None), None, Choice(SETTINGS[1], 2, 1, 0.7)),
+        ((0.5, 0.75, None), "loss", Choice(SETTINGS[1], 2, 1, 0.25)),
+        ((None, None, 0.2), None, Choice(SETTINGS[2], 1, 2, 0.2)),
+    ],
+)
+def test_a_setting_of_which_a_run_failed_is_not_chosen(tmp_path, values, metric, best):
+    assert chosen(tmp_path, values, metric) == best
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "why"),
+    [
+        ((None,) * 3, None, "uldp_avg: every setting of its grid has a run that failed"),
+        ((0.5, 0.7, 0.6), "acuracy", "--metric=acuracy: one of loss, accuracy"),
+    ],
+)
+def test_what_cannot_be_chosen_by_is_one_line(tmp_path, values, metric, why):
+    with pytest.raises(FedprivError, match=why):
+        chosen(tmp_path, values, metric)
