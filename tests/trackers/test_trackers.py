@@ -1,7 +1,10 @@
 """What trackers show is what the run's tables hold, once a round, also after an interruption."""
 
 import doctest
+import math
 import sys
+import time
+from collections import namedtuple
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -17,6 +20,7 @@ from fedpriv.runs.loop import train
 from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.trackers import base
 from fedpriv.trackers.base import Log, Tracker, finite
+from fedpriv.trackers.mlflow import MlFlow
 
 SHOWN = []
 
@@ -108,9 +112,10 @@ def test_a_tracker_is_shown_every_row_with_its_certificates(tmp_path):
     _, epsilon = tables(tmp_path / "run")
     last = SHOWN[-2][1]
     for row in epsilon[epsilon["round"] == 3].itertuples():
-        assert last[
-            f"certified/{row.observer}/{row.unit}/{row.adjacency}/{row.method}"
-        ] == pytest.approx(row.certified)
+        about = f"{row.observer}/{row.unit}/{row.adjacency}/{row.method}"
+        assert last[f"certified/{about}"] == pytest.approx(row.certified)
+        assert last.get(f"claimed/{about}", math.nan) == pytest.approx(row.claimed, nan_ok=True)
+    assert "round" not in last
     assert read_status(tmp_path / "run")["tracker"] == "kept"
 
 
@@ -181,6 +186,49 @@ def test_tensorboard(tmp_path):
             assert (event.step, name) not in found
             found[event.step, name] = event.value
     agree(found, tmp_path / "run")
+    [text] = events.Tensors("configuration/text_summary")
+    assert b"rounds: 2" in text.tensor_proto.string_val[0]
+
+
+class MlFlowClient:
+    """Stands in for MLflow's, which knows one experiment."""
+
+    def __init__(self, tracking_uri):
+        SHOWN.append(tracking_uri)
+
+    def get_experiment_by_name(self, name):
+        return SimpleNamespace(experiment_id="7") if name == "known" else None
+
+    def create_experiment(self, name):
+        return f"new {name}"
+
+    def create_run(self, experiment, run_name):
+        SHOWN.append((experiment, run_name))
+        return SimpleNamespace(info=SimpleNamespace(run_id="3"))
+
+    def log_param(self, run, key, value):
+        SHOWN.append((run, key, value))
+
+    def log_batch(self, run, metrics):
+        SHOWN.append((run, *metrics))
+
+    def set_terminated(self, run, state):
+        SHOWN.append((run, state))
+
+
+@pytest.mark.parametrize(("name", "experiment"), [("known", "7"), ("other", "new other")])
+def test_what_mlflow_is_told(name, experiment, tmp_path, monkeypatch):
+    metric = namedtuple("Metric", "key value timestamp step")
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=MlFlowClient))
+    monkeypatch.setitem(sys.modules, "mlflow.entities", SimpleNamespace(Metric=metric))
+    log = MlFlow(name, "here").open(tmp_path / "run", "seed: 0", known="", after=0)
+    log.add(2, {"certified/add&remove": 0.5, "epsilon": math.inf})
+    log.end("interrupted")
+    [told] = [one for entry in SHOWN for one in entry if isinstance(one, metric)]
+    assert told == ("certified/add_remove", 0.5, told.timestamp, 2)
+    assert told.timestamp / 1000 == pytest.approx(time.time(), abs=60)
+    run = [(experiment, "run"), ("3", "seed", 0), ("3", told), ("3", "KILLED")]
+    assert ["here", *run] == SHOWN
 
 
 def test_mlflow(tmp_path):
