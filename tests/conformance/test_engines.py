@@ -166,6 +166,15 @@ def test_who_talks_to_itself_for_ever_keeps_nobody_waiting(session, monkeypatch)
     assert not session.lost
 
 
+def test_a_party_that_waits_is_woken_after_as_many_steps_as_it_is_patient(session, monkeypatch):
+    """It starts in step 0; five steps without mail follow each time."""
+    monkeypatch.setattr(base, "PATIENCE", 5)
+    monkeypatch.setattr(base, "STRAGGLING", 9)
+    traffic = Traffic(keep=True)
+    play.run(session, {"a": (play.talks_for_ever, "a"), "b": (play.keeps_on, "server", 3)}, traffic)
+    assert [letter.step for letter in traffic.transcript if letter.sender == "b"] == [0, 6, 12]
+
+
 def test_strays_keep_nobody_waiting(session, monkeypatch):
     """Somebody who sends what nobody waits for, in every step, is as good as silent."""
     monkeypatch.setattr(base, "STRAGGLING", PATIENCE + 9)

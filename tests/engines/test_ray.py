@@ -58,6 +58,7 @@ def test_each_party_has_its_own_process_without_torch(session):
     assert len({os.getpid(), *play.run(session, everybody(play.pid)).values()}) == 1 + len(NAMES)
     for described in play.run(session, everybody(play.describes_its_process)).values():
         assert described == {"threads": "1", "folder": os.getcwd(), "torch": False}
+    assert (session.elapsed([]), session.elapsed([1.0, 3.0])) == (0.0, 3.0)  # side by side
 
 
 def test_parties_import_what_the_coordinator_can(session, tmp_path, monkeypatch):
@@ -286,6 +287,18 @@ def test_addresses_that_cannot_be_reached_are_refused(address):
             use(RayEngine(address=address))
         assert str(caught.value).startswith(f"engine.address={address}: no cluster there (")
         assert "\n" not in str(caught.value)
+
+
+def test_what_ray_says_of_a_failed_connection_is_one_sentence(monkeypatch):
+    from fedpriv.engines import ray_cluster
+
+    def fails(address):
+        raise ConnectionError("no answer from it. Look into the logs.")
+
+    monkeypatch.setattr(ray_cluster, "initialise", fails)
+    monkeypatch.setattr(ray_cluster.ray, "shutdown", lambda **options: None)
+    line = refused(lambda: ray_cluster.Connection().start("a:1"), error=ConfigError)
+    assert line == "engine.address=a:1: Ray cannot connect: no answer from it"
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
