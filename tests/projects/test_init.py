@@ -7,6 +7,9 @@ import sys
 import pytest
 from command import run
 
+from fedpriv.errors import ConfigError
+from fedpriv.projects.own_method import OwnMethod
+
 RUN = ["--config-dir", "conf", "data=patients", "rounds=2"]
 
 
@@ -39,6 +42,12 @@ def test_the_own_method_keeps_its_certificate(project):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.1])
+def test_a_step_that_vanishes_or_grows_is_refused(decay):
+    with pytest.raises(ConfigError, match=f"algo.decay={decay}: above 0, at most 1"):
+        OwnMethod(1.0, 5.0, 2, 16, 0.1, 1.0, decay)
 
 
 def test_the_epsilon_needs_no_record(project, tmp_path):

@@ -57,6 +57,7 @@ def test_a_draft_without_a_word_of_its_owner_is_not_private(folder):
     assert done.returncode == 0, done.stderr
     assert "no public range: age, pressure, glucose" in done.stdout
     assert "Models are NOT private until study/schema.yaml says public: true" in done.stdout
+    assert "Check its lines first,\nor name a new folder, ranges and --public.\n" in done.stdout
     schema = read_schema(folder / "study" / "schema.yaml")
     assert not schema.public
     assert schema.unscaled == ("age", "pressure", "glucose")

@@ -8,7 +8,7 @@ import pytest
 from fedpriv.algorithms.uldp import UldpSgd
 from fedpriv.data.allocate import Allocation, Allocator
 from fedpriv.data.stability import LOADED, OWN_USERS, READING, Stability
-from fedpriv.testing import ConformanceError, experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.allocators import check_stability
 
 
@@ -70,3 +70,5 @@ def test_a_method_that_lies():
     values = {field.name: getattr(exp.algo, field.name) for field in fields(exp.algo)}
     with pytest.raises(ConformanceError, match=r"training records of . users differ"):
         check_stability(replace(exp, algo=Median(**values)))
+    with pytest.raises(ConformanceError, match=r"training records of . users differ"):
+        check_algorithm(Median(**values))

@@ -98,6 +98,11 @@ def test_damage_always_changes_something(damage):
         assert type(damaged) is bytes or encode(damaged) != encode(message)
 
 
+def test_any_bit_of_a_message_may_be_the_one_that_flips():
+    found = {repr(flip_bit(random.Random(seed), b"ab")) for seed in range(2000)}
+    assert len(found) == 8 * len(encode(b"ab"))
+
+
 @pytest.mark.parametrize("message", [[], {}, None, 7, "s", np.ones(2)], ids=repr)
 def test_a_forgery_is_found_for_any_message_and_has_its_type_if_there_is_one(message):
     for seed in range(20):
