@@ -176,6 +176,7 @@ FURTHER = (
     ),
     ("fedpriv/reports/*", "reports sweeps/test_resumed_sweeps.py"),
     ("fedpriv/settings/*", "settings test_cli_words.py test_cli_bad_input.py test_cli.py"),
+    ("fedpriv/engines/site*", "sites"),
     (
         "fedpriv/engines/*",
         "engines/test_bundles.py engines/test_descriptions.py engines/test_inprocess.py "
@@ -184,7 +185,10 @@ FURTHER = (
     ("fedpriv/util/locked_lines.py", "runs/test_journal.py runtime/test_site_file.py"),
     *(
         (f"fedpriv/{room}/*", room)
-        for room in ("bundles", "rounds", "comparisons", "sweeps", "models", "util")
+        for room in (
+            *("bundles", "rounds", "comparisons", "sweeps", "models", "util", "papers"),
+            *("projects", "sites", "trackers"),
+        )
     ),
     (
         "fedpriv/*",
