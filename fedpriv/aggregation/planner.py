@@ -10,7 +10,7 @@ from fedpriv.accountants.events import RELEASED_MODEL, SILO
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.derive import require_mixable
+from fedpriv.certificates.derive import require_adaptable, require_mixable
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.strategy import Strategy
@@ -113,9 +113,13 @@ class Planner:
             authors=others(aggregation),
         )
         self.algo.check(plan)
-        if any(parameters.mechanism.mixing for parameters in query_parameters.values()):
+        used = [parameters.mechanism for parameters in query_parameters.values()]
+        if any(mechanism.mixing for mechanism in used):
             for request in self.algo.requests(1, plan):
                 require_mixable(request, self.algo.contributors)
+        if any(mechanism.marks for mechanism in used):
+            for request in self.algo.requests(1, plan):
+                require_adaptable(request, plan, self.algo.contributors)
         return plan
 
     def _require_mixing(self, mixing: Strategy) -> None:

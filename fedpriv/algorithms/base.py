@@ -24,6 +24,7 @@ from fedpriv.algorithms.proximal import Regulariser
 from fedpriv.certificates.derive import plan_queries
 from fedpriv.certificates.request import ObservedRelease, Request, Target
 from fedpriv.errors import require
+from fedpriv.rounds.adapting import adapted, bound_of, with_bounds
 from fedpriv.rounds.contributors import Contributors
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.mixing import estimated, with_estimates
@@ -168,7 +169,7 @@ class Algorithm(ABC):
     @final
     def first_state(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, with what the framework keeps in it."""
-        return with_estimates(self.init(params, plan), plan)
+        return with_bounds(with_estimates(self.init(params, plan), plan), plan)
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
         """The state before the first round, from the model's initial parameters (d,)."""
@@ -217,6 +218,12 @@ class Algorithm(ABC):
         """The vectors that silos need for the query, by name."""
         return {"params": state.params}
 
+    @final
+    def sent(self, state: State, query: Query) -> dict[str, np.ndarray]:
+        """All vectors of the broadcast, by name: those of `broadcast` and the round's bound, if it
+        adapts."""
+        return {**self.broadcast(state, query), **bound_of(state, query)}
+
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         """One silo's contributions, before the framework bounds and noises them. By default each
         user trains by the recipe of the request.
@@ -240,13 +247,20 @@ class Algorithm(ABC):
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         """The state after a query with a sum. Only this method divides by public numbers."""
 
+    def units_in_sum(self, query: Query, total: Total, plan: Plan) -> float:
+        """The expected total weight of the contributions to a sum if each unit is in one silo."""
+        return self.contributors.units_in_sum(plan.federation, query.round, len(total.silos))
+
     @final
     def next_state(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         """The state after a query with a sum. Where messages repeat the sums of earlier rounds,
-        `global_update` gets the estimate of this round's own sum."""
+        `global_update` gets the estimate of this round's own sum; where the bound adapts, the sum
+        of the clipped vectors."""
+        units = self.units_in_sum(query, total, plan)
         total, kept = estimated(state, query, total)
+        total, bounds = adapted(state, query, total, units)
         found = self.global_update(state, query, total, plan)
-        return replace(found, slots={**found.slots, **kept}) if kept else found
+        return replace(found, slots={**found.slots, **kept, **bounds})
 
     # -- metrics, on demand; no epsilon covers them ------------------------------------------------
 

@@ -42,7 +42,7 @@ from fedpriv.accountants.events import OBSERVERS
 from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.participation import PARTICIPATION
 from fedpriv.algorithms.record_method import BatchMethod
-from fedpriv.certificates.noise import StepNoise, Steps, convex_drift, touches
+from fedpriv.certificates.noise import Drift, StepNoise, Steps, convex_drift, touches
 from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
@@ -57,6 +57,11 @@ from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+MARKS_JUMP = (
+    "one record's earlier steps may change whether any other's gradient is within the bound"
+)
+"""Why nothing bounds how far a sum with the marks of a last step moves."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ class CdpFedAvg(BatchMethod):
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         # Such a delta permits a mechanism that occasionally publishes a record.
-        smallest = min(plan.federation.silo_records)
+        smallest = min(plan.federation.silo_records, default=1)
         warning = f"delta={self.delta:g} is above 1 / {smallest}^2"
         return (
             Request(
@@ -151,7 +156,9 @@ class CdpFedAvg(BatchMethod):
             loss=plan.federation.loss,
             feature_norm=self.feature_norm,
         )
-        return StepNoise(self._noisy_steps, drift)
+        if self.local_steps > 1 and plan.mechanism.marks:
+            drift = Drift(math.inf, MARKS_JUMP)
+        return StepNoise(self._noisy_steps, drift, marks=True)
 
     def _noisy_steps(self, records: int) -> Steps:
         size = self.batch(records)
@@ -249,9 +256,10 @@ class CdpFedAvg(BatchMethod):
         streams = silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         shape = tuple(x.shape[1:])
-        moved = noisy_sgd(
-            ClippedGradients(silo.model, silo.task, mechanism.clip, shape=shape, dtype=x.dtype),
-            NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr),
+        recipe = NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr)
+        moved, last = noisy_sgd(
+            ClippedGradients(silo.model, silo.task, mechanism.limit, shape=shape, dtype=x.dtype),
+            recipe,
             theta=params,
             x=x,
             y=data.y,
@@ -261,8 +269,13 @@ class CdpFedAvg(BatchMethod):
             dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
             stats=stats,
         )
-        change = torch.from_numpy(moved).unsqueeze(0).to(x.device)
-        yield Contributions(np.array([silo.index]), change)
+        # The last step's marks have the last step's noise, as its gradients do.
+        step = self.local_lr / recipe.batch_size
+        change = mechanism.marked(torch.from_numpy(moved), step * last.within, step * last.clipped)
+        yield Contributions(np.array([silo.index]), change.unsqueeze(0).to(x.device))
+
+    def units_in_sum(self, query: Query, total: Total, plan: Plan) -> float:
+        return self.local_lr * super().units_in_sum(query, total, plan)
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(state.params + total.vector / len(total.silos))

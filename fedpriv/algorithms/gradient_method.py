@@ -319,7 +319,7 @@ class GradientMethod(BatchMethod, ABC):
             # Lost silos are still drawn, and `n_invited` does not count them.
             not_drawn = max(0, parameters.n_invited - len(drawn["invited"]))
             n_summed = parameters.n_summed - not_drawn
-            noise = SiloNoise(GRADIENTS_PER_RECORD[name])
+            noise = SiloNoise(GRADIENTS_PER_RECORD[name], marks=True)
             requests.append(Request(noise, name=name, n_summed=n_summed, **drawn))
         return tuple(requests)
 

@@ -50,12 +50,12 @@ def _mean(
     from fedpriv.training.batch_sums import BatchSums
 
     data = silo.data
-    clip = query.mechanism.clip
+    mechanism = query.mechanism
     rows = batches.rows(silo, query, size)
     stream = query.stream("dropout")
     keys = silo.streams.unit_keys(stream, query.round, silo.name, data.records)
     x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
-    sums = BatchSums(clip, silo.model, silo.task, x, y, keys, stats)
+    sums = BatchSums(mechanism.limit, silo.model, silo.task, x, y, keys, stats)
     points = [
         torch.tensor(down[name], dtype=torch.float32, device=data.x.device)
         for name in ("params", "previous")
@@ -64,4 +64,5 @@ def _mean(
     mean, *previous = [sums.sum(point, rows) / size for point in points]
     for other in previous:
         mean = mean - other
-    yield Contributions(np.array([silo.index]), mean.unsqueeze(0))
+    within, beyond = stats.within / size, stats.clipped / size
+    yield Contributions(np.array([silo.index]), mechanism.marked(mean, within, beyond).unsqueeze(0))

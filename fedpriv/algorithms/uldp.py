@@ -172,14 +172,13 @@ class UldpBase(Algorithm):
         return Coins(self.user_rate).event(view.mechanism.event(), 1, 1)
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
-        # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
-        users = self.contributors.whole(plan.federation, query.round)
-        expected = self.user_rate * users * len(total.silos)
-        rate = self.global_lr
-        if rate is None:
-            silos = plan.federation.n_silos
-            rate = LONGER * (silos if self.contributors.weighting.needs_counts else silos**2)
-        return state.with_params(state.params + rate / expected * total.vector)
+        if self.global_lr is None:
+            step = LONGER / self.units_in_sum(query, total, plan)
+        else:
+            # A sum over E of the S silos is scaled by S / E: n_users * S becomes n_users * E.
+            users = self.contributors.whole(plan.federation, query.round)
+            step = self.global_lr / (self.user_rate * users * len(total.silos))
+        return state.with_params(state.params + step * total.vector)
 
 
 @dataclass(frozen=True)

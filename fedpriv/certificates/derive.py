@@ -141,6 +141,8 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Co
             _require_simulated(request, plan)
         if plan.query_parameters[request.name].mechanism.mixing is not None:
             require_mixable(request, contributors)
+        if plan.query_parameters[request.name].mechanism.marks:
+            require_adaptable(request, plan, contributors)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
         if request.recipe is not None and not contributors.any_number:
@@ -202,6 +204,15 @@ def require_mixable(request: Request, contributors: Contributors) -> None:
     require(fits, "mechanism", "correlated", allowed)
 
 
+def require_adaptable(request: Request, plan: Plan, contributors: Contributors) -> None:
+    """Raise ConfigError for messages without room for the marks of a bound that adapts, for sums
+    whose number of contributions is not known beforehand, and for several kinds of vectors."""
+    alone = len(plan.query_parameters) == 1 and request.size is None
+    fits = request.noise.marks and not contributors.one_silo and alone
+    allowed = "gaussian: a bound adapts where all sums are noised and of one kind of vectors"
+    require(fits, "mechanism", "adaptive", allowed)
+
+
 def derive(
     request: Request,
     plan: Plan,
@@ -214,7 +225,15 @@ def derive(
     """The events of one query, which is the word of these authors."""
     observers = plan.threat_model.observers
     views = observed_releases(request, plan, contributors, targets, observers, round)
-    return _with_bounds(tuple(_event(view, claim(view), authors) for view in views), plan)
+    return _with_bounds(tuple(_event(view, _claimed(view, claim), authors) for view in views), plan)
+
+
+def _claimed(
+    view: ObservedRelease, claim: Callable[[ObservedRelease], DpEvent | None]
+) -> DpEvent | None:
+    """What the method's paper claims. A paper with a fixed bound claims nothing for one that
+    adapts."""
+    return None if view.mechanism.marks else claim(view)
 
 
 def _with_bounds(events: tuple[Event, ...], plan: Plan) -> tuple[Event, ...]:

@@ -118,6 +118,7 @@ class SumNoise(ReleaseNoise):
     per_sum: Callable[[int], float] = lambda n_summed: 1.0
 
     enforced = True
+    marks = True
 
     def sensitivity(self, n_summed: int) -> float:
         return self.per_sum(n_summed)
@@ -166,9 +167,11 @@ class SiloNoise(ReleaseNoise):
     """Each silo noises the mean of its batch by itself, with deviation clip / size.
 
     times: number of clipped vectors in one record's part of a message.
+    marks: whether a message has the marks of a bound that adapts.
     """
 
     times: float = 1.0
+    marks: bool = False
 
     by_silo = True
 
@@ -236,10 +239,12 @@ class StepNoise(ReleaseNoise):
 
     steps: noisy steps of a silo, as a function of its number of records.
     drift: bound on how far the steps after the first spread two models apart.
+    marks: whether a message has the marks of its last step, if the bound adapts.
     """
 
     steps: Callable[[int], Steps]
     drift: Drift
+    marks: bool = False
 
     by_silo = True
 
@@ -329,6 +334,7 @@ class OwnNoise(SumNoise):
     """
 
     enforced = False
+    marks = False
 
     def seen(self, view: ObservedRelease) -> Seen:
         release, sampling, why = super().seen(view)

@@ -90,7 +90,8 @@ class Request:
 
     def length(self, plan: Plan) -> int:
         """The number of coordinates of a message."""
-        return plan.federation.n_parameters if self.size is None else self.size
+        size = plan.federation.n_parameters if self.size is None else self.size
+        return size + plan.query_parameters[self.name].mechanism.marks
 
 
 TURN = "users of turn "
@@ -254,6 +255,7 @@ class Noise(ABC):
     by_silo: whether each silo's message has its own noise; each silo is then a part of the data.
     enforced: whether the framework bounds contributions and adds the noise.
     added: whether anybody adds noise.
+    marks: whether the noise is also that of the marks of contributions, if their bound adapts.
 
     >>> from fedpriv.certificates.noise import SumNoise
     >>> noise = SumNoise(per_sum=lambda n_summed: 2.0 * n_summed)
@@ -264,6 +266,7 @@ class Noise(ABC):
     by_silo: bool = False
     enforced: bool = False
     added: bool = True
+    marks: bool = False
 
     def sensitivity(self, n_summed: int) -> float:
         """The sensitivity that the noise of a sum is sized for, in units of the bound."""

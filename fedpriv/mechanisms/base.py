@@ -90,6 +90,31 @@ class Mechanism(ABC):
     noise_multiplier: float = 0.0
     """Standard deviation of the whole noise, relative to the sensitivity."""
 
+    marks: int = 0
+    """Number of coordinates that a bounded contribution has after those of its vector. They say
+    whether the vector was within the bound; 0: the bound does not adapt to that."""
+
+    @property
+    def limit(self) -> float:
+        """The bound on a vector in this round; `clip`, unless the bound adapts."""
+        return self.clip
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest bound of a round."""
+        return self.clip, self.clip
+
+    def at(self, limit: float) -> Mechanism:
+        """The mechanism of a round with this bound."""
+        return self
+
+    def read(self, total: np.ndarray, units: float, round: int) -> tuple[np.ndarray, float]:
+        """The sum (d,) of clipped vectors in a noised sum (d + marks,), and the next round's bound.
+
+        units: public estimate of the total weight of the contributions.
+        """
+        return total, self.clip
+
     @property
     def clips(self) -> bool:
         """Whether contributions are bounded."""
@@ -109,9 +134,16 @@ class Mechanism(ABC):
         return cast(Self, replace(cast(Any, self), noise_multiplier=noise_multiplier))
 
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Bound each row of (k, d). Returns (k, d) float64 rows and their (k,) norms before
+        """Bound each row of (k, d). Returns (k, d + marks) float64 rows and the (k,) norms before
         bounding."""
         return clipped_rows(vectors, self.clip)
+
+    def marked(self, total: torch.Tensor, within: float, beyond: float) -> torch.Tensor:
+        """The sum (d + marks,) of bounded rows, of the sum (d,) of vectors within `limit`.
+
+        within, beyond: how many of them were within it before, and how many were not.
+        """
+        return total
 
     def encoding(self, n_summed: int, bound: float, *, real: bool = False) -> Encoding | None:
         """The grid of the messages where the aggregation leaves them real; None for real-valued

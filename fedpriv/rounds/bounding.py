@@ -32,11 +32,12 @@ def bounded(
     move the sum by twice the bound, for one that does not exist, and for vectors of another length.
     """
     known: set[int] = set()
+    size = query.size - query.mechanism.marks if query.asked.enforced else query.size
 
     def fitting(block: Contributions) -> Contributions:
         shape, k = tuple(block.vectors.shape), len(block.units)
-        if shape != (k, query.size):  # numpy would spread a short vector over all coordinates
-            allowed = f"one vector of {query.size} coordinates for each of {k} units"
+        if shape != (k, size):  # numpy would spread a short vector over all coordinates
+            allowed = f"one vector of {size} coordinates for each of {k} units"
             raise ValueError(f"query {query.name}: vectors of shape {shape}; allowed: {allowed}")
         if k and block.units.min() < 0:  # it would have the weight of another unit
             raise ValueError(f"query {query.name}: unit {block.units.min()} does not exist")
@@ -94,7 +95,7 @@ def bounded_rows(block: Contributions, query: Query, bounds: np.ndarray | None) 
         here &= bounds[units] > 0
     if not here.all():
         units, vectors = units[here], vectors[here]
-    limit: float | np.ndarray = query.mechanism.clip
+    limit: float | np.ndarray = query.mechanism.limit
     if bounds is None:
         vectors, norms = query.mechanism.bound(vectors)
     else:

@@ -207,6 +207,10 @@ class Contributors(ABC):
     def counts(self, silo: int, data: SiloData, federation: Federation) -> np.ndarray:
         """The number of records of each contributor in this silo, (number,) int64."""
 
+    def units_in_sum(self, federation: Federation, round: int, n_summed: int) -> float:
+        """The expected total weight of a sum over `n_summed` silos if each unit is in one silo."""
+        return float(n_summed)
+
     def most_in_message(self, federation: Federation) -> float:
         """The largest total weight of one silo's message, in whole contributions; inf without a
         bound."""
@@ -268,6 +272,11 @@ class Users(Contributors):
         mechanism."""
         bounds = self.bounds(federation, round)
         return float(federation.n_users) if bounds is None else float(bounds.sum())
+
+    def units_in_sum(self, federation: Federation, round: int, n_summed: int) -> float:
+        silos = federation.n_silos
+        spread = silos if self.weighting.needs_counts else silos**2
+        return self.rate * self.whole(federation, round) * n_summed / spread
 
     def number(self, federation: Federation) -> int:
         return federation.n_users

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
 
 
+BOUND = "adaptive bound"
+"""Name of the broadcast vector (1,) with the round's bound, if it adapts."""
+
+
 STATE_DIGEST = 32
 """Length of the digest of a state, in bytes."""
 
@@ -163,6 +167,9 @@ class Query:
         vectors = {
             name: Array(np.float64, shape, finite=True) for name, shape in self.exchange.down
         }
+        if self.mechanism.marks:
+            low, high = self.mechanism.limits
+            vectors[BOUND] = Array(np.float64, (1,), low=low, high=high, finite=True)
         return Instance(
             Broadcast,
             {

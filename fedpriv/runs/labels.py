@@ -27,6 +27,10 @@ TEST_METRICS = (
 LOCAL = "local_"
 """Metrics on records that silos hold back begin so."""
 
+CLIP = "clip"
+"""Column of metrics.csv with the bound of the next round, if it adapts. It is read off noised sums,
+as the model is."""
+
 ON_TRAINING = (
     *("train_loss", "gradient_norm", "mapping_norm", "heterogeneity", "excess_risk"),
     *("update_norm", "contribution_norm", "clipped", "contributions", "nonfinite"),
@@ -58,10 +62,12 @@ def metric_label(
         return HELD_BACK
     if name in ON_TRAINING:
         return TRAINING
-    if name not in (*TEST_METRICS, main):
+    if name not in (*TEST_METRICS, main, CLIP):
         return UNKNOWN
     if not certified:
         return UNCERTIFIED
+    if name == CLIP:
+        return RELEASED
     if kept:
         return NOT_RELEASED
     if private:
@@ -141,7 +147,7 @@ def run_labels(
 ) -> Labels:
     """The label of every file of a run, and of every column and key of its tables, as status.json
     has them. The arguments are those of `metric_label`."""
-    metrics = ("round", *dict.fromkeys((main, *TEST_METRICS)), f"{LOCAL}{main}", *ON_TRAINING)
+    metrics = ("round", CLIP, *dict.fromkeys((main, *TEST_METRICS)), f"{LOCAL}{main}", *ON_TRAINING)
     found = {
         name: metric_label(
             name, main=main, disjoint=disjoint, certified=certified, kept=kept, private=private

@@ -15,12 +15,13 @@ from fedpriv.aggregation.epsilon_target import SolvedTarget
 from fedpriv.bundles.bundle import FOLDER
 from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import AggregationAbortedError
+from fedpriv.rounds.query import BOUND
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
-from fedpriv.runs.labels import Labels
+from fedpriv.runs.labels import CLIP, Labels
 from fedpriv.runs.release import bundle_of
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, TIMINGS, TRAFFIC, UTILITY
@@ -196,6 +197,8 @@ class RunRecords:
             "contributions": stats.units if stats else None,
             "nonfinite": stats.nonfinite if stats else None,
         }
+        if BOUND in state.slots:
+            row[CLIP] = float(state.slots[BOUND][0])
         self.folder.append(METRICS, [row])
         return row
 

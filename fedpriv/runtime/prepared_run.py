@@ -199,7 +199,7 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
         `n_summed` silos."""
         with watch.phase("aggregation"):
             self.enrol(query.round, lines, state)
-            broadcast = Broadcast(self.algo.broadcast(state, query), query.sampled)
+            broadcast = Broadcast(self.algo.sent(state, query), query.sampled)
             query = self.addressed(query)
             traffic = Traffic()
             sample = Broadcast({}, query.sampled) if self.peers else None

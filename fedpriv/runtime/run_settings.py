@@ -278,7 +278,7 @@ class RunSettings:
         key = (query.name, query.place)
         if key not in shapes:
             start = self.algo.first_state(np.zeros(self.plan.federation.n_parameters), self.plan)
-            vectors = self.algo.broadcast(start, query)
+            vectors = self.algo.sent(start, query)
             shapes[key] = tuple((name, vector.shape) for name, vector in vectors.items())
         found: tuple[tuple[str, tuple[int, ...]], ...] = shapes[key]
         return found

@@ -25,6 +25,7 @@ from fedpriv.models import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
 from fedpriv.parties.schema import Array, Maybe
+from fedpriv.rounds.adapting import at_bound
 from fedpriv.rounds.bounding import bounded
 from fedpriv.rounds.local_job import Computation, LocalJob, Step, advance
 from fedpriv.rounds.mixing import RAW, Past
@@ -251,7 +252,7 @@ class SiloParticipant(WorkingParticipant):
         itself."""
         if self.state is None:
             return work.respond
-        own = Broadcast(self.algo.broadcast(self.state, query), query.sampled)
+        own = Broadcast(self.algo.sent(self.state, query), query.sampled)
         return lambda _: work.respond(own)
 
     def updated(self, query: Query, total: Total | None) -> bytes | None:
@@ -283,7 +284,8 @@ class SiloWork:
         query = self.query
         if broadcast.sampled is not query.sampled:
             query = replace(query, sampled=broadcast.sampled)
-        job = participant.algo.local_update(participant.silo, query, broadcast.vectors)
+        query, down = at_bound(query, broadcast.vectors)
+        job = participant.algo.local_update(participant.silo, query, down)
         self.pending = job.pending
         self.mixes = query.mechanism.mixing is not None
         self.stats = job.stats

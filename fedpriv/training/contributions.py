@@ -52,6 +52,11 @@ class ContributionStats:
     norm_sum: float = 0.0
 
     @property
+    def within(self) -> int:
+        """Number of contributions whose norm does not exceed the bound."""
+        return self.units - self.nonfinite - self.clipped
+
+    @property
     def empty(self) -> str | None:
         """Why these contributions teach nothing; None if one of them is finite."""
         if not self.units:
@@ -60,10 +65,13 @@ class ContributionStats:
             return "no contribution was finite; lower algo.local_lr or algo.global_lr"
         return None
 
-    def __add__(self, other: ContributionStats) -> ContributionStats:
+    def __add__(self, other: ContributionStats, sign: int = 1) -> ContributionStats:
         return ContributionStats(
-            self.units + other.units,
-            self.nonfinite + other.nonfinite,
-            self.clipped + other.clipped,
-            self.norm_sum + other.norm_sum,
+            self.units + sign * other.units,
+            self.nonfinite + sign * other.nonfinite,
+            self.clipped + sign * other.clipped,
+            self.norm_sum + sign * other.norm_sum,
         )
+
+    def __sub__(self, other: ContributionStats) -> ContributionStats:
+        return self.__add__(other, -1)

@@ -12,7 +12,7 @@ a pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -46,11 +46,11 @@ def noisy_sgd(
     noise_rng: Generator,
     order: np.random.Generator,
     dropout_seed: int,
-    stats: ContributionStats | None = None,
-) -> np.ndarray:
+    stats: ContributionStats,
+) -> tuple[np.ndarray, ContributionStats]:
     """Train from `theta` (d,) float64; the final minus the starting parameters, (d,) float64,
     without the last step's noise: the caller adds `-lr` times a fresh draw of it, to keep it apart
-    from what it hides.
+    from what it hides. Also the statistics of the last step, which are part of `stats` too.
 
     Gradients are computed in float32; all numbers that are noised are float64. The result is a
     deterministic function of the arguments and of the states of both generators.
@@ -70,6 +70,7 @@ def noisy_sgd(
     with seeded_dropout(x.device, dropout_seed):
         for step, rows in enumerate(batches, start=1):
             index = torch.from_numpy(rows).to(x.device)
+            before = replace(stats)
             start = torch.from_numpy(current).to(x.device, torch.float32)
             total = gradients.sum(start, x[index], y[index], stats=stats).cpu().numpy()
             drawn: np.ndarray | float = 0.0
@@ -78,7 +79,7 @@ def noisy_sgd(
             current -= recipe.lr * total / recipe.batch_size
             current -= recipe.lr * drawn
     change: np.ndarray = current - theta
-    return change
+    return change, stats - before
 
 
 def scaled_to(x: Tensor, norm: float) -> Tensor:

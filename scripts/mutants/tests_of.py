@@ -96,6 +96,7 @@ FURTHER = (
         "rounds/test_local_job.py aggregation/test_noised_sum.py runtime",
     ),
     ("fedpriv/rounds/one_row.py", "rounds aggregation/test_noised_sum.py"),
+    ("fedpriv/rounds/adapting.py", "runtime/test_adapting.py"),
     ("fedpriv/rounds/mixing.py", "runtime/test_mixing.py certificates/test_correlated_noise.py"),
     ("fedpriv/rounds/bounding.py", "runtime/test_silo_bounds.py rounds"),
     ("fedpriv/claims/importers/*", "claims/importers claims/test_command.py"),

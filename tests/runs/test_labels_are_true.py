@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from fedpriv.mechanisms.adaptive import Adaptive
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.runs.loop import train
 from fedpriv.runs.tables import METRICS
@@ -23,6 +24,7 @@ COMMANDS = {
     ),
     "users in turn": ("algo=uldp_sgd", "algo.cycle=2", "mechanism=correlated"),
     "silos": ("algo=uldp_naive", "evaluate_training=true"),
+    "bounds that adapt": ("algo=uldp_avg", "mechanism=adaptive"),
     "local tests": ("algo=uldp_avg", "allocator=zipf", "allocator.local_test=0.3"),
 }
 ROSTER = "roster.csv"  # keys, which are new in every run
@@ -32,13 +34,13 @@ ROSTER = "roster.csv"  # keys, which are new in every run
 def same_sums(monkeypatch):
     """Contributions are bounded to nothing, so that sums are made of noise alone. The norms before
     the bound, which diagnostics show, stay."""
-    bound = Gaussian.bound
+    for mechanism in (Gaussian, Adaptive):
 
-    def nothing(self, vectors):
-        bounded, norms = bound(self, vectors)
-        return 0 * bounded, norms
+        def nothing(self, vectors, bound=mechanism.bound):
+            bounded, norms = bound(self, vectors)
+            return 0 * bounded, norms
 
-    monkeypatch.setattr(Gaussian, "bound", nothing)
+        monkeypatch.setattr(mechanism, "bound", nothing)
 
 
 def published(folder):

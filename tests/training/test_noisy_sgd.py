@@ -21,7 +21,7 @@ def run(
 ):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    return noisy_sgd(
+    moved, _ = noisy_sgd(
         gradients,
         recipe,
         theta=theta,
@@ -31,8 +31,9 @@ def run(
         noise_rng=noise or np.random.default_rng(0),
         order=order,
         dropout_seed=dropout_seed,
-        stats=stats,
+        stats=stats or ContributionStats(),
     )
+    return moved
 
 
 def problem(model=None, n=20, features=5, clip=0.4):

@@ -86,6 +86,7 @@ COMPONENTS: Mapping[str, str] = {
     "Gaussian": "Gaussian noise on bounded contributions",
     "DiscreteGaussian": "Gaussian noise in whole numbers on bounded contributions",
     "Binomial": "binomial noise in whole numbers on bounded contributions",
+    "Adaptive": "Gaussian noise on contributions, whose bound follows a quantile of their lengths",
     "Correlated": "Gaussian noise, correlated over rounds, on bounded contributions",
     "NoMechanism": "none: nothing is bounded, and no noise is added",
 }
