@@ -45,11 +45,6 @@ class Method:
     words: tuple[str, ...]
     grid: tuple[tuple[str, ...], ...] = ((),)
 
-    @property
-    def place(self) -> str:
-        """The name of its folder."""
-        return file_name(self.name)
-
 
 @dataclass(frozen=True)
 class Request:

@@ -41,7 +41,7 @@ class Trial:
         """Its folder below that of the comparison."""
         setting = f"{file_name(','.join(self.setting))}/" if self.setting else ""
         part = "tuning" if self.tunes else "runs"
-        return f"{part}/{self.method.place}/{setting}seed={self.seed}"
+        return f"{part}/{file_name(self.method.name)}/{setting}seed={self.seed}"
 
 
 def tuning_trials(request: Request) -> list[Trial]:
@@ -166,15 +166,11 @@ def calibrated(request: Request) -> Solved:
         assert solved is not None
         found[trial.method.name, trial.setting] = solved
         user = job.experiment.data.user_is
-        means[_title(trial)] = f"{promise(solved)}{f' ({user})' if user else ''}"
+        title = " ".join([trial.method.name, *trial.setting])
+        means[title] = f"{promise(solved)}{f' ({user})' if user else ''}"
     if not request.mixed:
         _require_same_promise(means)
     return found
-
-
-def _title(trial: Trial) -> str:
-    """The method with its setting."""
-    return " ".join([trial.method.name, *trial.setting])
 
 
 def _require_same_promise(means: dict[str, str]) -> None:
