@@ -128,6 +128,15 @@ class GradientMethod(BatchMethod, ABC):
     def size(self, name: str, records: int) -> int:
         """K, the batch size of query `name` in a silo of `records` records."""
 
+    def sizes(self, name: str, records: int) -> tuple[int, ...]:
+        """All batch sizes of query `name` in a run, in a silo of `records` records."""
+        return (self.size(name, records),)
+
+    def draws(self, round: int, name: str) -> tuple[Batches, Callable[[int], int]]:
+        """How silos draw a query's batch in a round, and its size as a function of a silo's number
+        of records."""
+        return self.batches, partial(self.size, name)
+
     @property
     def claims(self) -> type[SmallEpsilonClaim] | None:
         """The paper's conversion from its zCDP-like sums to epsilon; None: its constants are
@@ -189,8 +198,9 @@ class GradientMethod(BatchMethod, ABC):
             fixed = self.least_cohort is None or parameters.n_summed == parameters.n_invited
             allowed = "null: this aggregation's sums cover a fixed number of silos"
             require(fixed, "algo.least_cohort", self.least_cohort, allowed)
-            sizes = plan.federation.silo_records
-            finest = 1 / max((self.size(name, records) for records in sizes), default=1)
+            silos_records = plan.federation.silo_records
+            largest = max((max(self.sizes(name, records)) for records in silos_records), default=1)
+            finest = 1 / largest
             parameters.mechanism.check_encoding(1, parameters.encoding, finest)
 
     def check_settings(self, plan: Plan) -> None:
@@ -222,9 +232,11 @@ class GradientMethod(BatchMethod, ABC):
     def message_bound(
         self, name: str, mechanism: Mechanism, n_summed: int, federation: Federation
     ) -> float:
-        sizes = [(self.size(name, records), records) for records in federation.silo_records] or [
-            (1, 1)
-        ]
+        sizes = [
+            (size, records)
+            for records in federation.silo_records
+            for size in self.sizes(name, records)
+        ] or [(1, 1)]
         largest = max(self.batches.most(size, records) / size for size, records in sizes)
         least = min(size for size, _ in sizes)
         return GRADIENTS_PER_RECORD[name] * largest * mechanism.clip + mechanism.noise_bound(
@@ -302,14 +314,8 @@ class GradientMethod(BatchMethod, ABC):
         """The name of each query, and the arguments of its request for silos and batches."""
         invited = self.invited(round, plan.federation, plan.streams)
         for name in self.query_names(round):
-            yield (
-                name,
-                {
-                    "invited": invited,
-                    "batches": self.batches,
-                    "batch_size": partial(self.size, name),
-                },
-            )
+            batches, size = self.draws(round, name)
+            yield name, {"invited": invited, "batches": batches, "batch_size": size}
 
     def requests(self, round: int, plan: Plan) -> tuple[Request, ...]:
         requests = []
@@ -331,8 +337,8 @@ class GradientMethod(BatchMethod, ABC):
         return self.claims(self.overcounted(name) * rho)
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        size = self.size(query.name, silo.public_records)
-        return noised_mean(silo, query, down, batches=self.batches, size=size)
+        batches, size = self.draws(query.round, query.name)
+        return noised_mean(silo, query, down, batches=batches, size=size(silo.public_records))
 
     @property
     def grouped(self) -> Sampling:

@@ -196,7 +196,8 @@ class SiloNoise(ReleaseNoise):
             least = sorted(others)[: max(0, view.unknown_shares - 1)]
             hidden = 1.0 + sum(least)
             why = f"the noise of {1 + len(least)} silos hides the sum"
-        release = Release(request.name, moved, hidden, size, view.records)
+        drawn_from = batches.drawn_from(view.records)
+        release = Release(request.name, moved, hidden, size, drawn_from)
         return release, _drawn(view), (why, *view.observer.subtracts)
 
     def assumptions(self, view: ObservedRelease) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,6 +82,10 @@ class Batches(Sampling, ABC):
         """The name of the disjoint part of the data that a party's message of a round uses."""
         return party
 
+    def drawn_from(self, records: int) -> int:
+        """The number of records, of a silo's `records`, that a batch is drawn from."""
+        return records
+
     @abstractmethod
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         """The positions of a query's batch among the silo's records, int64.
@@ -112,15 +116,18 @@ class WithoutReplacement(Batches):
     def of_groups(self) -> Batches:
         # No bound is known for a group in a batch of fixed size. The certificate assumes that the
         # whole group is in every batch.
-        return WithoutReplacement(amplified=False)
+        return replace(self, amplified=False)
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
-        coins = _coins(silo, query)
-        return (
-            np.arange(len(coins))
-            if size == len(coins)
-            else np.sort(np.argpartition(coins, size)[:size])
-        )
+        rows = self.candidates(silo)
+        if size == len(rows):
+            return rows
+        coins = _coins(silo, query)[rows]
+        return rows[np.sort(np.argpartition(coins, size)[:size])]
+
+    def candidates(self, silo: Silo) -> np.ndarray:
+        """The positions of the records that a batch is drawn from, ascending."""
+        return np.arange(len(silo.data.x))
 
     def moved(self, size: int) -> float:
         return 2.0
@@ -131,6 +138,34 @@ class WithoutReplacement(Batches):
         if not self.amplified or size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
             return release
         return SampledWithoutReplacementDpEvent(records, size, release)
+
+
+@dataclass(frozen=True)
+class HalvedParts(WithoutReplacement):
+    """Batches without replacement from one part of the silo's records: part 1 has a half of them,
+    part 2 a quarter, part i floor(records / 2^i).
+
+    The parts of one shuffle have no record in common, so each part is a scope. The shuffle may be
+    public, as for `OnePass`; the batches within a part stay in the silo.
+
+    part: number of the part, from 1.
+    """
+
+    part: int = field(default=1, kw_only=True)
+
+    note = "every record is in one phase of the run; batches are drawn afresh and stay in the silo"
+
+    def scope(self, party: str, round: int) -> str:
+        return f"{party}/phase{self.part}"
+
+    def drawn_from(self, records: int) -> int:
+        return records >> self.part
+
+    def candidates(self, silo: Silo) -> np.ndarray:
+        records = silo.public_records
+        first = sum(records >> earlier for earlier in range(1, self.part))
+        own = _shuffled(silo)[first : first + self.drawn_from(records)]
+        return np.sort(own)
 
 
 @dataclass(frozen=True)
@@ -199,10 +234,9 @@ class OnePass(Batches):
         part = silo.public_records // self.rounds
         if size > part:
             raise ValueError(f"a batch of {size} records from a part of {part}")
-        shuffled = silo.streams.generator("pass", party=silo.name).permutation(len(silo.data.x))
         first = (query.round - 1) * part
         last = first + size if query.round <= self.rounds else first
-        return np.sort(shuffled[first:last])
+        return np.sort(_shuffled(silo)[first:last])
 
     def moved(self, size: int) -> float:
         return 2.0
@@ -214,6 +248,11 @@ SAMPLING: dict[str, type[Batches]] = {
     "with_replacement": WithReplacement,
 }
 """Ways to draw a batch by their names in the configuration."""
+
+
+def _shuffled(silo: Silo) -> np.ndarray:
+    """The positions of the silo's records in the order of the run's one shuffle, int64."""
+    return silo.streams.generator("pass", party=silo.name).permutation(len(silo.data.x))
 
 
 def _coins(silo: Silo, query: Query) -> np.ndarray:

@@ -137,6 +137,7 @@ BUDGETS = [
     "algo=spider rounds=7",
     "algo=prox_svrg rounds=9",
     "algo=prox_sgd rounds=9",
+    "algo=localized_mb_sgd rounds=9",
 ]
 
 
