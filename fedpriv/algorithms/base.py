@@ -262,6 +262,10 @@ class Algorithm(ABC):
         found = self.global_update(state, query, total, plan)
         return replace(found, slots={**found.slots, **kept, **bounds})
 
+    keeps_released: ClassVar[bool] = False
+    """Whether the models that silos keep, and that are evaluated, are made of noised values alone,
+    all of which the certificate of the released model charges."""
+
     # -- metrics, on demand; no epsilon covers them ------------------------------------------------
 
     @property

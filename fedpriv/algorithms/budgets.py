@@ -103,9 +103,9 @@ class Budget:
 class Spending:
     """What all budgets are spent on.
 
-    rounds: number of rounds.
+    rounds: number of rounds, with one release each.
     delta: of all budgets.
-    rate: probability that a user takes part in a round.
+    rate: probability that a unit is in a release.
     """
 
     rounds: int
@@ -148,7 +148,9 @@ def check_budgets(budgets: Mapping[str, Budget], spending: Spending) -> None:
 def noise_multipliers(budgets: Mapping[str, Budget], spending: Spending) -> dict[str, float]:
     """The noise multiplier z_g that each group needs, by its name."""
     return {
-        name: _needed(budget.epsilon, replace(spending, rounds=budget.rounds or spending.rounds))
+        name: needed_noise(
+            budget.epsilon, replace(spending, rounds=budget.rounds or spending.rounds)
+        )
         for name, budget in budgets.items()
     }
 
@@ -171,7 +173,8 @@ def user_groups(budgets: Mapping[str, Budget], spending: Spending) -> tuple[User
 
 
 @lru_cache(maxsize=256)
-def _needed(epsilon: float, spending: Spending) -> float:
+def needed_noise(epsilon: float, spending: Spending) -> float:
+    """The noise multiplier at which as many sampled releases cost `epsilon`."""
     from dp_accounting import GaussianDpEvent
 
     sampling = Coins(spending.rate)

@@ -85,10 +85,13 @@ class LocalOnly(FedAvg):
         return state
 
     def evaluated(self, state: State, silo_states: Mapping[str, SiloState]) -> np.ndarray:
-        if not silo_states:
-            return self.output(state)
-        names = map(silo_name, range(len(silo_states)))
-        return np.stack([silo_states[name].get(PARAMS, state.params) for name in names])
+        return models_of(silo_states, state.params) if silo_states else self.output(state)
+
+
+def models_of(silo_states: Mapping[str, SiloState], start: np.ndarray) -> np.ndarray:
+    """The models that silos keep, (n_silos, d); `start` for one that has none."""
+    names = map(silo_name, range(len(silo_states)))
+    return np.stack([silo_states[name].get(PARAMS, start) for name in names])
 
 
 def own_weights(silo: Silo) -> np.ndarray:

@@ -36,7 +36,7 @@ from fedpriv.training.contributions import Contributions, ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-    from torch import nn
+    from torch import Tensor, nn
 
 LOOKING_RULES = ("max", "median")
 """Rules that choose the group size from the users' numbers of records, which are private."""
@@ -138,6 +138,26 @@ class UldpGroup(WholeSilo):
     def _train(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
     ) -> Iterator[Contributions]:
+        change = self.noisy_change(silo, query, params, stats)
+        if change is not None:
+            yield Contributions(np.array([silo.index]), change.unsqueeze(0))
+
+    def noisy_change(
+        self,
+        silo: Silo,
+        query: Query,
+        params: np.ndarray,
+        stats: ContributionStats,
+        *,
+        noise: float = 1.0,
+        proximal: float = 0.0,
+        anchor: np.ndarray | None = None,
+    ) -> Tensor | None:
+        """The change (d,) of a silo's model by its noisy steps from `params`; None: it takes none.
+
+        noise: noise of the steps over that of the mechanism.
+        proximal, anchor: see `DpSgd`.
+        """
         import torch
 
         from fedpriv.training.dp_sgd import DpSgd, dp_sgd
@@ -145,25 +165,26 @@ class UldpGroup(WholeSilo):
         data = silo.data
         mechanism = query.mechanism
         streams = silo.streams
-        federation = silo.plan.federation
         records = silo.public_records
-        group = federation.records_per_draw
+        group = silo.plan.federation.records_per_draw
         steps, rate = self.steps(records)
         if not steps:
-            return
+            return None
         units = data.records[::group]  # a group draws as its first record
         recipe = DpSgd(
             steps=steps,
             sampling_rate=rate,
             clip=mechanism.clip,
-            noise_multiplier=mechanism.noise_multiplier,
+            noise_multiplier=mechanism.noise_multiplier * noise,
             lr=self.local_lr,
             expected_batch=records // group * rate,
+            proximal=proximal,
         )
-        delta = dp_sgd(
+        device = data.x.device
+        return dp_sgd(
             recipe,
             model=silo.model,
-            theta=torch.tensor(params, dtype=torch.float32, device=data.x.device),
+            theta=torch.tensor(params, dtype=torch.float32, device=device),
             x=data.x,
             y=data.y,
             task=silo.task,
@@ -171,6 +192,6 @@ class UldpGroup(WholeSilo):
             noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
             dropout_keys=streams.unit_keys(query.stream("dropout"), query.round, silo.name, units),
             group=group,
+            anchor=None if anchor is None else torch.tensor(anchor, device=device),
             stats=stats,
         )
-        yield Contributions(np.array([silo.index]), delta.unsqueeze(0))

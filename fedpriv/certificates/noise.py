@@ -73,6 +73,7 @@ def convex_drift(
 PUBLIC_SIZES = "the number of a silo's records is public"
 PUBLIC_COHORT = "who takes part when is public and does not depend on data"
 PUBLIC_TURNS = "whose turn it is in which round is public and does not depend on data"
+OWN_BUDGETS = "each silo has its own noise, and its own epsilon: this is the largest of them"
 MIXED = "silos repeat their own earlier sums in later messages, under fresh noise in each"
 
 Seen = tuple[Release, Sampling, tuple[str, ...]]
@@ -302,11 +303,17 @@ class DpSgdNoise(Noise):
 
     plan: number of steps in a round and sampling rate of a group of records, as a function of the
         silo's number of records.
+    relative: noise of each silo's steps over that of the mechanism; empty: 1 for all.
     """
 
     plan: Callable[[int], tuple[int, float]]
+    relative: tuple[float, ...] = ()
 
     by_silo = True
+
+    def of_silo(self, silo: int | None) -> float:
+        """The noise of a silo's steps over that of the mechanism."""
+        return self.relative[silo] if self.relative and silo is not None else 1.0
 
     def event(self, view: ObservedRelease) -> tuple[DpEvent, tuple[str, ...]]:
         from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
@@ -314,10 +321,11 @@ class DpSgdNoise(Noise):
         if view.target.adjacency == REPLACE:
             return NonPrivateDpEvent(), ("FAILS: Poisson batches are for records that come or go",)
         steps, rate = self.plan(view.records)
-        release = view.mechanism.event()
+        release = view.mechanism.event(sensitivity=1 / self.of_silo(view.silo))
         if isinstance(release, NonPrivateDpEvent):  # no accountant knows a part of it
             return release, ()
-        return SelfComposedDpEvent(PoissonSampledDpEvent(rate, release), steps), ()
+        why = (OWN_BUDGETS,) if self.relative else ()
+        return SelfComposedDpEvent(PoissonSampledDpEvent(rate, release), steps), why
 
     def of_sums(self, view: ObservedRelease) -> bool:
         return False  # only the silo's own noise counts

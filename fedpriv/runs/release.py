@@ -35,7 +35,7 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     # Later rounds of somebody else's method may lack what the first one has.
     last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
     rounds = [prepared.queries(number) for number in range(1, last + 1)]
-    own = type(experiment.algo).evaluated is not Algorithm.evaluated
+    own = _own_models(experiment.algo) and not experiment.algo.keeps_released
     return run_labels(
         main=prepared.evaluation.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
@@ -43,6 +43,11 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
         kept=own and any(query.asked.stateful for queries in rounds for query in queries),
         private=experiment.data.private_test,
     )
+
+
+def _own_models(algo: Algorithm) -> bool:
+    """Whether other models than the released one may be evaluated."""
+    return type(algo).evaluated is not Algorithm.evaluated
 
 
 def with_labels(config_yaml: str, labels: Labels) -> str:
@@ -87,6 +92,9 @@ def bundle_of(
     network, tensors, unsaved = _network(prepared, data, parameters)
     columns = labels[METRICS]
     assert isinstance(columns, dict)
+    about = columns[main]
+    if experiment.algo.keeps_released:
+        about += ", of the models that silos keep"
     return Bundle(
         name=f"{experiment.algo.label} on {type(data).__name__}",
         version=fedpriv.__version__,
@@ -98,7 +106,7 @@ def bundle_of(
         prepared=_prepared(data) if encoding is None else "",
         licence="unknown",
         intended_use=NOT_STATED,
-        metrics={main: f"{metrics[main]} ({columns[main]})"} if metrics.get(main) else {},
+        metrics={main: f"{metrics[main]} ({about})"} if metrics.get(main) else {},
         valid=valid,
         privacy={
             "randomness": experiment.options.randomness,

@@ -64,7 +64,8 @@ def _(noise: SiloNoise, view: ObservedRelease) -> Charge:
 
 @charge.register
 def _(noise: DpSgdNoise, view: ObservedRelease) -> Charge:
-    return Charge(np.inf, view.target.records / view.mechanism.noise_multiplier)
+    deviation = view.mechanism.noise_multiplier * noise.of_silo(view.silo)
+    return Charge(np.inf, view.target.records / deviation)
 
 
 @charge.register

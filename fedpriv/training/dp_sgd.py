@@ -34,6 +34,8 @@ class DpSgd:
 
     expected_batch: a public constant, (number of groups) * sampling_rate; never the realised size
         of a batch.
+    proximal: lambda; each step also follows the gradient of lambda / 2 |w - anchor|^2, which no
+        record changes.
     """
 
     steps: int
@@ -42,6 +44,7 @@ class DpSgd:
     noise_multiplier: float
     lr: float
     expected_batch: float
+    proximal: float = 0.0
 
 
 def dp_sgd(
@@ -56,6 +59,7 @@ def dp_sgd(
     noise_rng: Generator,
     dropout_keys: np.ndarray,
     group: int = 1,
+    anchor: Tensor | None = None,
     stats: ContributionStats | None = None,
 ) -> Tensor:
     """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's
@@ -77,6 +81,7 @@ def dp_sgd(
         privacy is then the group. A record is in one group only, so it has the same guarantee,
         provided that the grouping of records does not depend on whether others are there. k records
         of one user, if they fill whole groups, are k / group units.
+    anchor: parameters (d,) that the proximal term pulls to; None: there is no such term.
     stats: counts the sampled gradients (`units`), the clipped ones and those that are not finite;
         not private.
 
@@ -96,5 +101,8 @@ def dp_sgd(
         if recipe.noise_multiplier:
             deviation = recipe.noise_multiplier * recipe.clip
             total = torch.from_numpy(noised(total.cpu().numpy(), deviation, noise_rng)).to(total)
-        vector -= recipe.lr / recipe.expected_batch * total
+        change = recipe.lr / recipe.expected_batch * total
+        if anchor is not None:
+            change += recipe.lr * recipe.proximal * (vector - anchor)
+        vector -= change
     return vector - theta

@@ -30,12 +30,14 @@ def fedpriv_rounds(rounds, *words):
         return start, after, prepared
 
 
-def local_change(prepared, silo, start, *, pull=0.0, correction=None):
+def local_change(prepared, silo, start, *, pull=0.0, anchor=None, correction=None):
     """EPOCHS full-batch steps from `start` (d,), every gradient with a proximal term and a
-    correction added: the change of the parameters (d,)."""
+    correction added: the change of the parameters (d,). anchor: that the term pulls to; None:
+    `start`."""
     network = copy.deepcopy(prepared.model)
-    anchor = torch.from_numpy(start).float()
-    torch.nn.utils.vector_to_parameters(anchor.clone(), network.parameters())
+    first = torch.from_numpy(start).float()
+    anchor = first if anchor is None else torch.from_numpy(anchor).float()
+    torch.nn.utils.vector_to_parameters(first.clone(), network.parameters())
     optimizer = torch.optim.SGD(network.parameters(), lr=RATE)
     data = prepared.silo_data[silo]
     for _ in range(EPOCHS):
@@ -50,7 +52,7 @@ def local_change(prepared, silo, start, *, pull=0.0, correction=None):
             parameter.grad += piece.view_as(parameter)
         optimizer.step()
     end = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
-    return (end - anchor).double().numpy()
+    return (end - first).double().numpy()
 
 
 def close(one, other):

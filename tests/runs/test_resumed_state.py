@@ -19,6 +19,8 @@ REMEMBERED = {
     "scaffold": {"slot/control", *(f"silo/{silo}/control" for silo in SILOS)},
     "spider": {"slot/estimate", "slot/previous", "slot/output"},
     "prox_svrg": {"slot/anchor", "slot/anchor_gradient", "slot/output"},
+    "localized_mb_sgd": {"slot/centre", "slot/output", "slot/phase"},
+    "mr_mtl": {f"silo/{silo}/params" for silo in SILOS},
     "dp_erm": {"silo/silo2/model"},
 }
 GIVEN = [
@@ -33,7 +35,13 @@ ERM = [
     *("aggregation.cohort=3", "aggregation.threshold=3", "algo.rounds=4"),
     *("algo.calibration=given", "algo.noise_multiplier=1.0", "algo.local_steps=2"),
 ]
-WORDS = {"spider": [*GIVEN, "algo.anchor_batch_size=20"], "prox_svrg": GIVEN, "dp_erm": ERM}
+WORDS = {
+    "spider": [*GIVEN, "algo.anchor_batch_size=20"],
+    "prox_svrg": GIVEN,
+    "localized_mb_sgd": [*GIVEN, "algo.phases=1"],
+    "mr_mtl": ["algo.epsilons=[1,3,9]", "algo.rounds=2", "preset.batch_size=1000"],
+    "dp_erm": ERM,
+}
 """Of methods without local epochs; nothing may depend on the number of rounds, with which a run is
 resumed."""
 
