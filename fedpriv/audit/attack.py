@@ -174,7 +174,7 @@ def prepared_attack(
     moved = {}
     if rounds > 1:
         moved = noiseless(quiet_run, nobody, min(2, shown), without_randomness, shift=1.0)
-    adapts = any(
+    adapts = any(query.mechanism.marks for query in quiet_run.prepared.queries(1)) or any(
         not np.allclose(seen[name], without[serial][name], rtol=1e-6, atol=1e-9)
         for serial, seen in moved.items()
         for name in seen
@@ -208,8 +208,9 @@ def _references(
     """What is known of each query of the rounds. without: observations without canaries."""
     queries = quiet_run.prepared.queries(1)
     # Some messages hold several vectors: SCAFFOLD also sends its control variate.
+    marks = queries[0].mechanism.marks  # canaries share them, so they are nobody's own
     copies = queries[0].size // canaries.x.shape[1]
-    mask = np.tile(canaries.mask(), copies)[:, None, :]
+    mask = np.pad(np.tile(canaries.mask(), copies), ((0, 0), (0, marks)))[:, None, :]
     chosen = any(
         query.n_summed < len(query.invited)
         or any(inclusion(event)[0] < 1 for event in query.events)

@@ -141,7 +141,8 @@ def _projections(
     holds: np.ndarray = known.holders[:, [run.prepared.silos.index(name) for name in silos]]
     if len(rest) != len(silos):
         holds = np.asarray(holds.any(axis=1, keepdims=True))
-    return np.asarray((known.directions @ rest.T * holds).sum(axis=1))
+    own = rest[:, : known.directions.shape[1]]  # without the marks of a bound that adapts
+    return np.asarray((known.directions @ own.T * holds).sum(axis=1))
 
 
 def _lengths(exp: Experiment, known: OrthogonalCanaries, quiet_run: CanaryRun) -> dict[str, float]:

@@ -30,6 +30,12 @@ def test_a_worst_canary_attains_most_of_a_certificate_and_never_more():
     assert rows["silo", "user"].certified == float("inf")  # the only silo knows all of the noise
 
 
+def test_a_bound_that_adapts_leaves_most_of_a_certificate_attainable():
+    rows = audited(*ULDP, "mechanism=adaptive", "rounds=2", trials=200)
+    assert 0.4 * rows[MODEL].certified < rows[MODEL].bound.audited <= rows[MODEL].certified
+    assert not any(row.alarm for row in rows.values())
+
+
 def noise_for_one_silo_too_many(patch):
     share = Gaussian.noise_share
     patch.setattr(
