@@ -10,11 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 from fedpriv.papers.hu.theory import (
     Convergence,
-    average_variance,
     breast_cancer_risk,
     gradient_variance,
     measure,
-    network_error,
 )
 from fedpriv.papers.logistic import LogisticRisk
 from fedpriv.papers.uldp_fl.theory import breast_cancer_pairs
@@ -144,6 +142,39 @@ def test_the_proofs_hold_for_short_steps():
 def test_corollary_2_is_attained_by_opposite_gradients():
     before, after = np.array([[3.0], [1.0]]), np.array([[-3.0], [1.0]])
     assert abs(before.mean() - after.mean()) == pytest.approx(2 * 3.0 / 2)
+
+
+# -- Lemmas 7 and 8: how far off the average over the chosen devices can be ------------------------
+#
+# A uniformly random set of r of n devices is averaged. v_i is device i's noisy batch gradient: its
+# mean is grad f_i, a batch of gamma records adds a variance of at most beta^2 / gamma, the noise
+# d sigma^2. Every device's model is read as what it would be if the device had been chosen; then
+# the set does not depend on the models, and both lemmas hold:
+#
+# - Lemma 7. Noise and batches give at most (d sigma^2 + beta^2 / gamma) / r. Drawing r of n gives
+#   (n - r) / (r (n - 1)) times the mean of |grad f_i - grad f|^2, and n^2 <= 4 r (n - 1) (n - r)
+#   for 1 <= r < n, so this is at most 4 (n - r)^2 / n^3 times the sum of |grad f_i|^2.
+# - Lemma 8. After s steps a model lies eta times the sum of its s deviations v_i - mean v from the
+#   average. Their mean square over the chosen devices is at most that of v_i, and the square of a
+#   sum of s vectors at most s times the sum of their squares.
+
+
+def average_variance(gradients, *, cohort, noise, variance, batch_size):
+    """Equation (18): bound on E |mean over r of v_i - mean over n of grad f_i|^2."""
+    n, d = gradients.shape
+    chosen = 4 * (n - cohort) ** 2 / n**3 * (gradients**2).sum()
+    return d * noise**2 / cohort + variance / batch_size + chosen
+
+
+def network_error(gradients, *, lr, cohort, noise, variance, batch_size):
+    """Equation (19): bound on the mean squared distance of the chosen devices' models from their
+    average. gradients: at the models before each of the s steps, s arrays (n, d)."""
+    steps = len(gradients)
+    n, d = gradients[0].shape
+    random = d * noise**2 * (cohort + 1) / cohort + 2 * variance / batch_size
+    squares = sum((each**2).sum() for each in gradients)
+    devices = (2 * (n - cohort) ** 2 + n**2) / n**3
+    return lr**2 * (2 * steps**2 * random + 4 * steps * devices * squares)
 
 
 @settings(max_examples=60)
