@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from fedpriv.certificates.request import Target, turn_of
 from fedpriv.data.allocate import Allocation
-from fedpriv.data.base import Corpus
+from fedpriv.data.base import Corpus, with_corpus
 from fedpriv.errors import FedprivError
 from fedpriv.models.linear import Linear
 from fedpriv.parties.party import silo_name
@@ -27,9 +27,9 @@ from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.event_parameters import inclusion
-from fedpriv.testing.experiments import with_corpus
 from fedpriv.testing.observation import ObservedRun, without_noise, without_plan_noise
 from fedpriv.testing.premise import Premise, too_often, worst_of
+from fedpriv.util.streams import Streams
 
 RUNS = 40
 """Runs whose draws are counted, if time allows."""
@@ -99,15 +99,15 @@ def marked(exp: Experiment) -> tuple[Experiment, np.ndarray]:
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_MARKED)).astype(int)]
     size = len(rows) + 1  # the last one is of all others
 
-    def change(corpus: Corpus) -> Corpus:
+    def change(corpus: Corpus, streams: Streams) -> Corpus:
         x, test = (np.zeros((len(part), size), np.float32) for part in (corpus.train, corpus.test))
         x[:, -1] = FEATURE
         x[rows, -1] = 0.0
         x[rows, np.arange(len(rows))] = FEATURE * (1 + np.arange(len(rows)) % 4)
         return Corpus(replace(corpus.train, x=x), replace(corpus.test, x=test))
 
-    changed = with_corpus(exp, change, shape=(size,), text=False)
-    return replace(changed, model=Linear(bias=False)), rows
+    data = with_corpus(exp.data, change, shape=(size,), text=False)
+    return replace(exp, data=data, model=Linear(bias=False)), rows
 
 
 def _counts(

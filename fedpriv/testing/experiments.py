@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any
 
 from omegaconf import DictConfig
 
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.data.base import Corpus, Records
+from fedpriv.data.base import Corpus, Records, with_corpus
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.plan import Plan
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
-from fedpriv.util.streams import Streams
 
 SMALL = (
     "preset.n_users=8",
@@ -48,7 +46,8 @@ def experiment(*words: str, algo: Algorithm | None = None) -> Experiment:
         return build(config)
     cls = type(algo)
     plain = without_hydra(config)
-    plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **_values(algo)}
+    own = {field.name: getattr(algo, field.name) for field in fields(algo) if field.init}
+    plain["algo"] = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **own}
     return build(plain)
 
 
@@ -58,11 +57,6 @@ def _composed(words: tuple[str, ...]) -> DictConfig:
     over, and Hydra takes longer than building the components."""
     [config] = compose_jobs(CommandLine.parse([*words]), conf_dir())
     return config
-
-
-def _values(component: Any) -> dict[str, Any]:
-    """The arguments that build this component."""
-    return {field.name: getattr(component, field.name) for field in fields(component) if field.init}
 
 
 def with_mechanisms(plan: Plan, change: Callable[[str, Mechanism], Mechanism]) -> Plan:
@@ -76,17 +70,5 @@ def with_mechanisms(plan: Plan, change: Callable[[str, Mechanism], Mechanism]) -
 
 def with_training_records(exp: Experiment, change: Callable[[Records], Records]) -> Experiment:
     """The experiment with changed training records."""
-    return with_corpus(exp, lambda corpus: Corpus(change(corpus.train), corpus.test))
-
-
-def with_corpus(exp: Experiment, change: Callable[[Corpus], Corpus], **facts: Any) -> Experiment:
-    """The experiment with changed records. facts: what the data set then says of itself."""
-    base = type(exp.data)
-
-    class ChangedData(base):  # type: ignore[misc, valid-type]
-        def load(self, streams: Streams) -> Corpus:
-            return change(base.load(self, streams))
-
-    for name, value in facts.items():
-        setattr(ChangedData, name, value)
-    return replace(exp, data=ChangedData(**_values(exp.data)))
+    data = with_corpus(exp.data, lambda corpus, _: Corpus(change(corpus.train), corpus.test))
+    return replace(exp, data=data)

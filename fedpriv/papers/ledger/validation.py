@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.base import Corpus, DataSet, Records, with_corpus
 from fedpriv.data.split import share
 from fedpriv.util.streams import Streams
 
@@ -17,16 +17,14 @@ HELD_OUT = 0.2
 
 def with_validation_records(data: DataSet) -> DataSet:
     """The same data set, with a fifth of its training records in place of its test records."""
+    return with_corpus(data, _held_out)
 
-    class Validated(type(data)):  # type: ignore[misc]
-        def load(self, streams: Streams) -> Corpus:
-            corpus: Corpus = super().load(streams)
-            records = corpus.train
-            order = streams.generator("validation records").permutation(len(records))
-            held_out, train = np.split(order, [share(len(records), HELD_OUT)])
-            return replace(corpus, train=_rows(records, train), test=_rows(records, held_out))
 
-    return Validated(**{field.name: getattr(data, field.name) for field in fields(data)})
+def _held_out(corpus: Corpus, streams: Streams) -> Corpus:
+    records = corpus.train
+    order = streams.generator("validation records").permutation(len(records))
+    held_out, train = np.split(order, [share(len(records), HELD_OUT)])
+    return replace(corpus, train=_rows(records, train), test=_rows(records, held_out))
 
 
 def _rows(records: Records, rows: np.ndarray) -> Records:
