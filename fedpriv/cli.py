@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise, takewhile
@@ -20,11 +21,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import fedpriv
-from fedpriv.errors import FedprivError
+from fedpriv.errors import FedprivError, FedprivWarning
 from fedpriv.settings.help import help_text
 from fedpriv.settings.words import near, refuse_lone_word
 from fedpriv.util.installed import pip_install
-from fedpriv.util.printing import say
+from fedpriv.util.printing import printable, say
 from fedpriv.util.starting import garbage_kept, import_events_alone
 
 COMMANDS = {
@@ -74,7 +75,7 @@ def main(args: list[str] | None = None) -> None:
     logging.getLogger("fedpriv").propagate = False  # commands print to the terminal themselves
     try:
         command, args = chosen(args)
-        with _terminated():
+        with _terminated(), _plain_warnings():
             command(args)
             sys.stdout.flush()
     except FedprivError as error:
@@ -149,6 +150,29 @@ def _complete_commands() -> None:
         os.environ["COMP_LINE"] = f"{program} {others}"
     elif first and not space:
         say(" ".join(name for name in COMMANDS if name.startswith(first)))
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Context in which warnings of fedpriv are one line, without a place in its source."""
+    usual = warnings.formatwarning
+
+    def in_a_line(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        if issubclass(category, FedprivWarning):
+            return f"fedpriv: {printable(' '.join(str(message).split()))}\n"
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = in_a_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 class TerminatedError(KeyboardInterrupt):

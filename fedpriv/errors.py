@@ -55,6 +55,10 @@ class MisfitError(AggregationAbortedError):
     parties with different keys, so the next query starts with another set-up."""
 
 
+class FedprivWarning(RuntimeWarning):
+    """What a person should know now. Commands print its text in one line."""
+
+
 def require(condition: bool, key: str, value: object, allowed: str) -> None:
     """Raise `ConfigError` for `key` unless `condition` holds; `allowed` says what is."""
     if not condition:

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from command import run
+from command import run, run_child
 from safetensors.numpy import load_file
 
 import fedpriv
@@ -315,3 +315,10 @@ def test_jobs_of_different_modes_of_hydra_are_all_jobs_of_the_sweep(tmp_path):
         done = run(*words, "-m", "--config-dir=conf", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in "01")
+
+
+def test_a_warning_is_one_line_without_a_place_in_the_source(tmp_path, small_root):
+    done = run_child("data", "data=creditcard", f"data.root={small_root}", cwd=tmp_path)
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fedpriv: ")
+    assert line.endswith("records or characters; the official file has 284,807")

@@ -20,7 +20,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
 
-from fedpriv.errors import DataError, require
+from fedpriv.errors import DataError, FedprivWarning, require
 
 TIMEOUT = 30
 """A download fails after this number of seconds without a byte."""
@@ -106,7 +106,7 @@ def warn_if_partial(path: Path, found: int) -> None:
     official = OFFICIAL_RECORDS[path.name.removesuffix(".gz")]
     if found != official:
         text = f"{path}: {found:,} records or characters; the official file has {official:,}"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warnings.warn(text, FedprivWarning, stacklevel=2)
 
 
 def chosen_folder(root: str | None) -> tuple[str | None, Path]:

@@ -15,7 +15,7 @@ from fedpriv.engines.descriptions import describe
 from fedpriv.engines.party_host import HostedSession, raise_failure, read_reply
 from fedpriv.engines.ray_cluster import CONNECTION, Node, Share, nodes
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
-from fedpriv.errors import FedprivError
+from fedpriv.errors import FedprivError, FedprivWarning
 from fedpriv.parties.messages import LIMIT, encode
 from fedpriv.parties.party import Memory, PartySpec
 from fedpriv.util.source_commit import package
@@ -132,7 +132,7 @@ class RaySession(HostedSession):
             if time.monotonic() >= end or not (missing or len(answering) < len(present)):
                 return missing
             if missing and not said:
-                warnings.warn(f"waiting for {self.share.of(missing)}", RuntimeWarning, stacklevel=3)
+                warnings.warn(f"waiting for {self.share.of(missing)}", FedprivWarning, stacklevel=3)
                 said = True
             time.sleep(0.25)
 
@@ -277,7 +277,7 @@ class RaySession(HostedSession):
             self.reasons[name] = why
             if name in self.actors:
                 ray.kill(self.actors.pop(name))
-            warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{name} is silent from now on: {why}", FedprivWarning, stacklevel=2)
 
 
 def _mixed(found: str) -> FedprivError:

@@ -11,7 +11,7 @@ from fedpriv.engines.base import Answer
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.engines.party_host import HostedSession, aborting, in_words, read_reply
 from fedpriv.engines.site_lines import EndedError, Line, Switchboard
-from fedpriv.errors import AggregationAbortedError, FedprivError, SilenceError
+from fedpriv.errors import AggregationAbortedError, FedprivError, FedprivWarning, SilenceError
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Traffic
 from fedpriv.util.logs import LOGGER
@@ -142,4 +142,4 @@ class SitesSession(HostedSession):
         self.reasons[name] = why
         if line is not None:
             line.end()
-        warnings.warn(f"{name} is silent from now on: {why}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{name} is silent from now on: {why}", FedprivWarning, stacklevel=3)

@@ -13,7 +13,13 @@ from fedpriv.aggregation.base import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.crypto.roster import Roster
 from fedpriv.engines.base import Session
-from fedpriv.errors import AggregationAbortedError, FedprivError, MisfitError, SilenceError
+from fedpriv.errors import (
+    AggregationAbortedError,
+    FedprivError,
+    FedprivWarning,
+    MisfitError,
+    SilenceError,
+)
 from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
@@ -141,7 +147,7 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
         try:
             self.set_up(0, self.facts.setup)
         except AggregationAbortedError as abort:
-            warnings.warn(f"repeating the set-up: {abort}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"repeating the set-up: {abort}", FedprivWarning, stacklevel=3)
             self.set_up(0, self.facts.setup)
 
     def queries(self, round: int, silos: tuple[str, ...] | None = None) -> tuple[Query, ...]:

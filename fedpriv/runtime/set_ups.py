@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedpriv.engines.base import Session
-from fedpriv.errors import AggregationAbortedError, FedprivError, SilenceError
+from fedpriv.errors import AggregationAbortedError, FedprivError, FedprivWarning, SilenceError
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.query import SetUpTask, next_session
 from fedpriv.rounds.state import State
@@ -96,7 +96,7 @@ class SetUps:
             message = (
                 f"round {round}: continuing without {', '.join(new)}: no answer in two set-ups"
             )
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            warnings.warn(message, FedprivWarning, stacklevel=2)
         if back := sorted(before - standing.absent):
             LOGGER.info("round %d: %s is back", round, ", ".join(back))
 
