@@ -39,9 +39,7 @@ FEATURES = 4
 class CanaryLoss(Task):
     """A quadratic loss in one output; labels are (slope, curvature)."""
 
-    @property
-    def metric(self) -> str:
-        return "loss"
+    metric = "loss"
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         z = outputs.squeeze(-1)

@@ -80,10 +80,7 @@ class HeartDisease(DataSet):
     task = BinaryClassification()
     natural_silos = 4
     natural_users = True
-
-    @property
-    def disjoint_test(self) -> bool:
-        return True  # one record is one patient
+    disjoint_test = True  # one record is one patient
 
     def load(self, streams: Streams) -> Corpus:
         centres = [read_centre(locate(file, self.root)) for file in FILES.values()]

@@ -278,9 +278,7 @@ class Dirichlet(RandomAllocator):
         require(fits, "allocator.alpha", self.alpha, f"a concentration from {least:g} to {most:g}")
         require_exponent("alpha_user", self.alpha_user)
 
-    @property
-    def _draw(self) -> Stage:
-        return DRAWN_BY_LABEL
+    _draw = DRAWN_BY_LABEL
 
     def check(self, data: DataSet) -> None:
         super().check(data)

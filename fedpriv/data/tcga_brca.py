@@ -54,10 +54,7 @@ class TcgaBrca(DataSet):
     natural_silos = 6
     natural_users = True
     records_per_draw = 2
-
-    @property
-    def disjoint_test(self) -> bool:
-        return True  # one record is one patient
+    disjoint_test = True  # one record is one patient
 
     def load(self, streams: Streams) -> Corpus:
         path = locate(PATIENTS, self.root)

@@ -68,10 +68,8 @@ class Levels(Encoding):
     def unit(self) -> float:
         return 2 * self.clip / self.levels
 
-    @property
-    def rounding(self) -> float:
-        # A unit for each contribution, and how many there are is not known here.
-        return math.inf
+    rounding = math.inf
+    """A unit for each contribution, and how many there are is not known here."""
 
     def shift(self, size: int) -> float:
         # With the same random numbers for a record and its replacement each coordinate moves by

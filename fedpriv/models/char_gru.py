@@ -32,9 +32,7 @@ class CharGru(Model):
     def __post_init__(self) -> None:
         require_positive("model", self, "embedding", "hidden")
 
-    @property
-    def reads_text(self) -> bool:
-        return True
+    reads_text = True
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from fedpriv.models.character_network import CharacterNetwork

@@ -26,13 +26,8 @@ class Regression(Task):
 
     unit: float = 1.0
 
-    @property
-    def meaning(self) -> str:
-        return "number"
-
-    @property
-    def metric(self) -> str:
-        return "r2"
+    meaning = "number"
+    metric = "r2"
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return ((outputs.squeeze(-1) - y).square() * weight).sum(-1) / 2
@@ -70,13 +65,8 @@ class ExponentialSurvival(Task):
     metric: Harrell's C-index with the output as risk.
     """
 
-    @property
-    def meaning(self) -> str:
-        return "log_hazard"
-
-    @property
-    def metric(self) -> str:
-        return "c_index"
+    meaning = "log_hazard"
+    metric = "c_index"
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         score = outputs.squeeze(-1)

@@ -29,9 +29,7 @@ class ResNet18(Model):
     classes it is the CIFAR-10 network of Jeon et al. (SecureD-FL, 2021), with 11181642 parameters.
     """
 
-    @property
-    def mixes_records(self) -> bool:
-        return True
+    mixes_records = True
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         from torchvision.models import resnet18

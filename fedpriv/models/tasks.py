@@ -100,9 +100,7 @@ class Classification(Task):
     main: str = "accuracy"
     factors: tuple[float, ...] = ()
 
-    @property
-    def meaning(self) -> str:
-        return "classes"
+    meaning = "classes"
 
     @property
     def metric(self) -> str:
@@ -155,13 +153,8 @@ class BinaryClassification(Task):
     """Binary cross-entropy on one logit; labels are float 0 or 1. The loss applies the sigmoid, so
     it is the same function as BCE on a sigmoid output, but does not saturate."""
 
-    @property
-    def meaning(self) -> str:
-        return "logit"
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
+    meaning = "logit"
+    metric = "accuracy"
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         from torch.nn.functional import softplus
@@ -195,13 +188,8 @@ class CoxRegression(Task):
     (logsumexp_{j<=i} s_j - s_i)`; a batch without an event has loss 0.
     """
 
-    @property
-    def meaning(self) -> str:
-        return "log_hazard"
-
-    @property
-    def metric(self) -> str:
-        return "c_index"
+    meaning = "log_hazard"
+    metric = "c_index"
 
     def loss(self, outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         import torch

@@ -156,9 +156,7 @@ class _DrawnBefore(Allocator):
     owners: Allocation
     kept: np.ndarray
 
-    @property
-    def invents_users(self) -> bool:
-        return True  # asked before, for the whole file
+    invents_users = True  # asked before, for the whole file
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         user, silo, trains = (

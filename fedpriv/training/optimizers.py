@@ -172,13 +172,8 @@ class Adam(LocalOptimizer):
     def __post_init__(self) -> None:
         check_settings(self)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return "mean", "square"
-
-    @property
-    def counters(self) -> tuple[str, ...]:
-        return ("steps",)
+    slots = ("mean", "square")
+    counters = ("steps",)
 
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], slots: Slots, *, lr: float

@@ -66,9 +66,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 class _Fsync(Work[None]):
     file: BinaryIO
 
-    @property
-    def batch_key(self) -> str:
-        return "fsync"
+    batch_key = "fsync"
 
     def run(self) -> None:
         self.file.flush()

@@ -58,35 +58,18 @@ def _max_pool(
     return nn.MaxPool2d(kernel_size, stride, padding, dilation, return_indices, ceil_mode)
 
 
-def _average_pool(
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> nn.Module:
-    return nn.AvgPool2d(
-        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-def _gelu(approximate: str = "none") -> nn.Module:
-    return nn.GELU(approximate)
-
-
 OPERATIONS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": _relu,
     "tanh": nn.Tanh,
     "sigmoid": nn.Sigmoid,
-    "gelu": _gelu,
+    "gelu": nn.GELU,
     "silu": _silu,
     "dropout": _dropout,
     "dropout2d": _dropout2d,
     "max_pool2d": _max_pool,
     "_max_pool2d": _max_pool,
     "boolean_dispatch": _max_pool,
-    "avg_pool2d": _average_pool,
+    "avg_pool2d": nn.AvgPool2d,
 }
 """Makers of layers by the names of functions and methods. Their arguments are those of the
 function after the tensor."""

@@ -45,9 +45,7 @@ class Batched(TorchTrainer):
         network.train()
         self.gradient = vmap(grad(loss), randomness="different")
 
-    @property
-    def joins(self) -> bool:
-        return True
+    joins = True
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         """Users with several batches, and those with about equal single ones; as many as fit."""

@@ -82,9 +82,7 @@ class Device(BlockTrainer):
         self.network = network
         self.program = program
 
-    @property
-    def joins(self) -> bool:
-        return True
+    joins = True
 
     def blocks(self, counts: np.ndarray, size: int) -> list[tuple[int, int]]:
         k = len(counts)
