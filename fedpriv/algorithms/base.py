@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fedpriv.data.allocate import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.mechanisms.base import Mechanism
+    from fedpriv.models import Model
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,10 @@ class Algorithm(ABC):
         from fedpriv.training.network_checks import check_local_training
 
         check_local_training(network, pooled=self.contributors.pooled)
+
+    def model_of(self, model: Model) -> Model:
+        """The model whose parameters the state has. By default the configured one."""
+        return model
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         """The arguments that have no effect under these settings: name: the setting that makes it
@@ -274,6 +279,13 @@ class Algorithm(ABC):
         return None
 
     # -- the result --------------------------------------------------------------------------------
+
+    releases_model: ClassVar[bool] = True
+    """Whether a run releases a model; False: it releases `table`, and nothing is evaluated."""
+
+    def table(self, state: State, plan: Plan) -> list[dict[str, Any]]:
+        """The rows of statistics.csv, computed from the state and public numbers."""
+        return []
 
     def output(self, state: State) -> np.ndarray:
         """The parameters (d,) that the run releases at the end."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 TRUNCATED = "without one record another of its user's trains in its place"
 """Why a record that is added or removed has no certificate if at most k records of a user train:
 when one record leaves, another takes its place. For sampled batches no bound is proven for that."""
+IN_SEVERAL = "a user with records in two silos would count in full in each"
 ROUNDED_ALIKE = (
     "float32 training rounds a unit's contribution equally, whichever other units are present"
 )
@@ -307,8 +308,11 @@ def _failure(view: ObservedRelease) -> str | None:
     observer = view.observer
     if observer.why_uncertified:
         return observer.why_uncertified
-    if view.contributors.weighting.needs_counts and observer.sees_counts:
+    weighting = view.contributors.weighting
+    if weighting.needs_counts and observer.sees_counts:
         return observer.sees_counts
+    if weighting.one_silo_each and not view.plan.federation.one_silo_each:
+        return IN_SEVERAL
     return view.target.fails or _misfit(view) or _too_far(view)
 
 

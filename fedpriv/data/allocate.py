@@ -120,6 +120,10 @@ class Allocator(ABC):
         An allocator that does not say gets no certificate."""
         return UNSTATED
 
+    def one_silo_each(self, data: DataSet) -> bool:
+        """Whether every user has records in one silo only, whatever the records are."""
+        return self.n_silos == 1
+
     def _allocation(
         self, user: np.ndarray, silo: np.ndarray, trains: np.ndarray, data: DataSet
     ) -> Allocation:
@@ -161,6 +165,9 @@ class Natural(Allocator):
     def stability(self, data: DataSet) -> Stability:
         return known_stability(data)
 
+    def one_silo_each(self, data: DataSet) -> bool:
+        return super().one_silo_each(data) or data.users_of_one_silo
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         assert records.silo is not None
         user = self._known_users(records, data)
@@ -195,6 +202,9 @@ class ByUser(Allocator):
     def stability(self, data: DataSet) -> Stability:
         chain = known_stability(data)
         return chain.then(OF_EACH_USER) if self.local_test > 0 else chain
+
+    def one_silo_each(self, data: DataSet) -> bool:
+        return True
 
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         user = self._known_users(records, data)

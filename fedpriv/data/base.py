@@ -134,6 +134,11 @@ class DataSet(ABC):
         return False
 
     @property
+    def users_of_one_silo(self) -> bool:
+        """Whether a user is somebody in one silo, so that nobody has records in two."""
+        return False
+
+    @property
     def text(self) -> bool:
         """Whether features are characters, given by integers without an order."""
         return False

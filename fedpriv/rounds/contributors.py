@@ -35,10 +35,13 @@ class Weighting(ABC):
     needs_counts: whether weights depend on how many records each unit has in each silo.
     own_units: whether each unit belongs to one silo, as a record does. Number i of one silo and
         number i of another silo are then different units, each with one weight.
+    one_silo_each: whether a unit with records in two silos would count in full in each. Nothing is
+        certified unless every unit has one silo (`Federation.one_silo_each`).
     """
 
     needs_counts: ClassVar[bool] = False
     own_units: ClassVar[bool] = False
+    one_silo_each: ClassVar[bool] = False
 
     @abstractmethod
     def weights(self, counts: np.ndarray) -> np.ndarray:
@@ -137,17 +140,28 @@ class OwnWeighting(Weighting):
         return own
 
 
-@dataclass(frozen=True)
-class RecordsInFull(Weighting):
-    """The units are each silo's own records, with weight 1."""
-
-    own_units = True
+class InFull(Weighting):
+    """Weight 1 in every silo."""
 
     def weights(self, counts: np.ndarray) -> np.ndarray:
         return np.ones(counts.shape)
 
     def own_weights(self, silo: int, shape: tuple[int, int]) -> np.ndarray:
         return np.broadcast_to(1.0, shape[1])
+
+
+@dataclass(frozen=True)
+class RecordsInFull(InFull):
+    """The units are each silo's own records, with weight 1."""
+
+    own_units = True
+
+
+@dataclass(frozen=True)
+class HomeWeighting(InFull):
+    """The units are users of one silo each, with weight 1."""
+
+    one_silo_each = True
 
 
 WEIGHTINGS: dict[str, type[Weighting]] = {"uniform": UniformWeighting, "records": RecordWeighting}
@@ -275,7 +289,7 @@ class Users(Contributors):
 
     def units_in_sum(self, federation: Federation, round: int, n_summed: int) -> float:
         silos = federation.n_silos
-        spread = silos if self.weighting.needs_counts else silos**2
+        spread = silos**2 / self.weighting.spread(silos)
         return self.rate * self.whole(federation, round) * n_summed / spread
 
     def number(self, federation: Federation) -> int:
@@ -287,9 +301,9 @@ class Users(Contributors):
         return counts
 
     def most_in_message(self, federation: Federation) -> float:
-        # Weights that depend on counts may give all users to one silo.
-        silos = 1 if self.weighting.needs_counts else federation.n_silos
-        return federation.n_users / silos
+        # A weight is at most 1, and 1 / S where all weights are equal.
+        silos = federation.n_silos
+        return federation.n_users * self.weighting.spread(silos) / silos
 
     def reach(self, n_summed: int, *, replaced: bool, single: bool) -> float:
         # Message s moves by w_s C under one n-th of the variance. All messages reveal as much as

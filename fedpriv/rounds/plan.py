@@ -39,6 +39,7 @@ class Federation:
     stability: distance of neighbouring data sets after preprocessing, before the first event.
     authors: names of classes of other packages whose word this distance is: an allocator, or a
         method that chooses its records.
+    one_silo_each: whether every user has records in one silo only, by how owners are found.
     """
 
     n_users: int
@@ -50,6 +51,7 @@ class Federation:
     loss: ConvexLoss | None = None
     stability: Stability = NO_STAGES
     authors: tuple[str, ...] = ()
+    one_silo_each: bool = False
 
 
 @dataclass(frozen=True)

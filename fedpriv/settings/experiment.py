@@ -132,6 +132,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
+        object.__setattr__(self, "model", self.algo.model_of(self.model))
         require_solvable(self.algo, self.accountant, noisy=self.mechanism.clips)
         if self.accountant.target is not None:
             object.__setattr__(self, "algo", self.algo.for_target(self.accountant.target))
@@ -193,6 +194,7 @@ class Experiment:
             loss=convex_loss(self.model, self.data.task, self.data.outputs),
             stability=stability,
             authors=() if stability == UNSTATED else others(self.allocator),
+            one_silo_each=self.allocator.one_silo_each(self.data),
         )
 
     @property

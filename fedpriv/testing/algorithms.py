@@ -125,6 +125,7 @@ def _rules() -> tuple[Callable[[Experiment], None], ...]:
 def _weights(exp: Experiment) -> None:
     """The weights of a unit are never negative and add up to at most 1."""
     weighting = exp.algo.contributors.weighting
+    alone = weighting.own_units or weighting.one_silo_each
     rng = np.random.default_rng(0)
     for most in (1, 5, 2000):
         counts = rng.integers(0, most + 1, (4, 4))
@@ -133,7 +134,7 @@ def _weights(exp: Experiment) -> None:
             weights.shape == counts.shape,
             f"weights of shape {weights.shape} for counts of {counts.shape}",
         )
-        worst = weights.max() if weighting.own_units else weights.sum(axis=0).max()
+        worst = weights.max() if alone else weights.sum(axis=0).max()
         demand(
             bool(weights.min() >= 0) and worst <= 1 + 1e-12,
             f"weights of a unit add up to {worst:g}: at most 1",
