@@ -34,6 +34,7 @@ COMMANDS = {
     "help": "fedpriv.cli:show_help",
     "epsilon": "fedpriv.runs.epsilon_command:main",
     "data": "fedpriv.runs.data_command:main",
+    "analyse": "fedpriv.runs.analyse_command:main",
     "init": "fedpriv.projects.command:main",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",

@@ -13,6 +13,7 @@ import yaml
 
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.status import STATUS, Status
+from fedpriv.runs.tables import STATISTICS
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import TABLE_BYTES, opened, read_plain_values
@@ -114,6 +115,9 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
         status = Status.read(folder)
         if status.state != "done":
             warn(f"left out: {folder} ({status.state})")
+            return None
+        if (folder / STATISTICS).exists():
+            warn(f"left out: {folder} (an analysis)")
             return None
         run = Run(
             folder,

@@ -10,6 +10,7 @@ epsilon.csv             round, observer, unit, adjacency, method, certified, cla
 assumptions.csv         round that needs it first, number, assumption
 utility.csv             metrics of the last model, a trivial one and one without privacy, for
                         parts of the test records
+statistics.csv          what an analysis releases, in place of metrics, utility and a model
 status.json             running, done, interrupted or failed with the reason; labels of the run
 roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)

@@ -84,6 +84,10 @@ TABLES: dict[str, dict[str, str]] = {
         RELEASED,
     ),
     "assumptions.csv": dict.fromkeys(("round", "number", "assumption"), RELEASED),
+    "statistics.csv": {
+        **dict.fromkeys(("column", "statistic", "of", "low", "high"), RELEASED),
+        "value": CHARGED,
+    },
     "timings.csv": {
         "round": RELEASED,
         **dict.fromkeys(
@@ -163,4 +167,5 @@ def run_labels(
     labels: Labels = {"metrics.csv": found, "utility.csv": utility, **TABLES, **FILES}
     if not certified:
         labels["model.safetensors"] = labels["bundle/model.safetensors"] = UNCERTIFIED
+        labels["statistics.csv"] = dict.fromkeys(TABLES["statistics.csv"], UNCERTIFIED)
     return labels

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
 from fedpriv.accountants.ledger import EpsilonRow, epsilon_table
-from fedpriv.runs.tables import METRICS, UTILITY, Tables
+from fedpriv.runs.tables import METRICS, STATISTICS, UTILITY, Tables
 from fedpriv.runtime.utility import ALL, MODEL, REFERENCES, TRIVIAL
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.consoles import HarmlessConsole, wide_console
@@ -161,7 +162,7 @@ def summary(
     notes: Sequence[str] = (),
     private: bool = False,
 ) -> None:
-    """Print first and last metrics, the epsilons of each observer, and where the files are.
+    """Print the metrics or statistics, the epsilons of each observer, and where the files are.
 
     epsilons: rows of the last round.
     ending: why the run ended early, if it did.
@@ -170,6 +171,42 @@ def summary(
     private: whether the released model is private (dp_valid).
     """
     console = wide_console()
+    if experiment.algo.releases_model:
+        _show_metrics(console, folder, experiment)
+    else:
+        _show_statistics(console, folder)
+    console.print(epsilon_table(epsilons, experiment.accountant.delta))
+    if repeated:
+        console.print(CHARGED_TWICE.format(repeated))
+    if ending:
+        console.print(f"Ended early: {ending}", soft_wrap=True)
+    for note in notes:
+        console.print(note, soft_wrap=True)
+    if experiment.options.randomness == "simulation":
+        console.print(
+            "Simulation: noise comes from a seed, so this model is NOT private "
+            "(use randomness=system)."
+        )
+    for text in experiment.data.read_without_noise:
+        console.print(f"NOT private: {text}", soft_wrap=True)
+    if private:
+        console.print(VALID, soft_wrap=True)
+    console.print(f"Results: {folder}", soft_wrap=True)
+
+
+def _show_statistics(console: Console, folder: Path) -> None:
+    """Print statistics.csv. Intervals include the noise."""
+    table = Table("column", "statistic", "of")
+    for head in ("value", "95 % low", "high"):
+        table.add_column(head, justify="right")
+    for row in Tables(folder).rows(STATISTICS):
+        numbers = (f"{float(row[name]):.5g}" for name in ("value", "low", "high"))
+        table.add_row(row["column"], row["statistic"], row["of"], *numbers)
+    console.print(table)
+
+
+def _show_metrics(console: Console, folder: Path, experiment: Experiment) -> None:
+    """Print first and last metrics."""
     rows = Tables(folder).rows(METRICS)
     table = Table(title=f"{experiment.algo.label} on {type(experiment.data).__name__}")
     table.add_column("")
@@ -189,20 +226,3 @@ def summary(
         console.print(table)
     if chance := at_chance(final.get(experiment.data.task.metric, {}), experiment.algo):
         console.print(chance, soft_wrap=True)
-    console.print(epsilon_table(epsilons, experiment.accountant.delta))
-    if repeated:
-        console.print(CHARGED_TWICE.format(repeated))
-    if ending:
-        console.print(f"Ended early: {ending}", soft_wrap=True)
-    for note in notes:
-        console.print(note, soft_wrap=True)
-    if experiment.options.randomness == "simulation":
-        console.print(
-            "Simulation: noise comes from a seed, so this model is NOT private "
-            "(use randomness=system)."
-        )
-    for text in experiment.data.read_without_noise:
-        console.print(f"NOT private: {text}", soft_wrap=True)
-    if private:
-        console.print(VALID, soft_wrap=True)
-    console.print(f"Results: {folder}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import CLIP, Labels
 from fedpriv.runs.release import bundle_of
 from fedpriv.runs.status import Status
-from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, TIMINGS, TRAFFIC, UTILITY
+from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, STATISTICS, TIMINGS, TRAFFIC, UTILITY
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.runtime.utility import utility_rows
 from fedpriv.settings.experiment import Experiment, RunOptions
@@ -37,10 +38,10 @@ PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update"
 
 ALWAYS_UNCOVERED = (
     "hyper-parameters chosen on private data are not accounted",
-    "splits, scaling and sub-sampling of the data set are not accounted",
     "choosing a round or a run by its metrics is not accounted",
     "diagnostics are not private: see labels, for the columns of metrics.csv among others",
 )
+SPLIT_AND_SCALING = "splits, scaling and sub-sampling of the data set are not accounted"
 ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
@@ -184,8 +185,10 @@ class RunRecords:
         stats: of the round's contributions; None before the first round.
         step: the norm of the round's change of the parameters.
 
-        Returns the row.
+        Returns the row; it is empty, and nothing is written, where no model is released.
         """
+        if not self.prepared.algo.releases_model:
+            return {}
         values = self.prepared.evaluate(state)
         finite = stats.units - stats.nonfinite if stats else 0
         row = {
@@ -282,9 +285,13 @@ class RunRecords:
         if self.repeated and not self.charged_twice and self._lost:
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
-        self.released = self.prepared.parameters(state)
-        self.folder.save_model(self.released)
-        self._write_utility(state)
+        if self.prepared.algo.releases_model:
+            self.released = self.prepared.parameters(state)
+            self.folder.save_model(self.released)
+            self._write_utility(state)
+        else:
+            self.folder.tables.remove(STATISTICS)
+            self.folder.append(STATISTICS, self.prepared.algo.table(state, self.prepared.plan))
 
     def _write_utility(self, state: State) -> None:
         """Write utility.csv, unless silos have models of their own and records no silo."""
@@ -303,6 +310,8 @@ class RunRecords:
         rows: of the last round.
         valid: whether the model has a certificate.
         """
+        if not self.prepared.algo.releases_model:
+            return
         bundle = bundle_of(
             self.experiment,
             self.prepared,
@@ -347,7 +356,9 @@ class RunRecords:
             "noise and sampling come from a seed, so this model is NOT private; "
             "randomness=system draws them from the operating system"
         )
-        not_covered = [*ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
+        reading = exp.data.reading.users.users  # a stage without a bound has looked at all records
+        split = [] if math.isfinite(reading) else [SPLIT_AND_SCALING]
+        not_covered = [*split, *ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
         not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
         not_covered += [] if self.options.system else [seeded]
         return not_covered + ([ON_A_GPU] if beyond_processors(self.devices) else [])

@@ -26,7 +26,8 @@ EPSILON = "epsilon.csv"
 ASSUMPTIONS = "assumptions.csv"
 TRAFFIC = "traffic.csv"
 UTILITY = "utility.csv"
-"""Written once, at the end."""
+STATISTICS = "statistics.csv"
+"""Both are written once, at the end."""
 TABLES = (METRICS, TIMINGS, ASSUMPTIONS, EPSILON, TRAFFIC)
 MARKED = (METRICS, ASSUMPTIONS, EPSILON, TRAFFIC)
 """Tables that are equal in equal runs. Times differ, so they are no part of a checkpoint."""

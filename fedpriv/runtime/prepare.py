@@ -175,6 +175,8 @@ def _trained_by(
     """
     from fedpriv.training.select import select_trainer
 
+    if not exp.algo.releases_model:
+        return "cpu", "none: nothing trains"
     measured = ""
     if exp.options.device == "auto" and device != "cpu":
         device, measured = _faster_device(exp, model, params, device)

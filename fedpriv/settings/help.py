@@ -16,6 +16,8 @@ fedpriv init folder                  a small project to start from: settings, a 
 fedpriv data [key=value ...]         how records are read, and what is private about it;
                                      --out writes the schema of a table, --allocation file.png
                                      who owns which records in which silo: a table and a picture
+fedpriv analyse data.path=file.csv data.user=column bounds.age=0,110 target=1
+                                     private counts, means, quantiles and histograms of a table
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round

@@ -25,7 +25,20 @@ DATA_FILES = (
 )
 HYDRA_SIGNS = re.compile(r"[\w/\\+.$%*@?|:{}\[\] ,-]*(?<!^,)", re.ASCII)
 """What Hydra reads as a value without quotes."""
-QUOTED = ("'", '"', "{", "['", '["', "choice(", "range(", "interval(", "shuffle(", "sort(", "glob(")
+QUOTED = (
+    "'",
+    '"',
+    "{",
+    "['",
+    '["',
+    "[[",
+    "choice(",
+    "range(",
+    "interval(",
+    "shuffle(",
+    "sort(",
+    "glob(",
+)
 SYNONYMS = {
     "epsilon": "accountant.target",
     "eps": "accountant.target",

@@ -24,7 +24,8 @@ def test_data_keys(file):
     config = OmegaConf.load(file)
     cls, arguments = component(OmegaConf.to_container(config.data))
     assert list(arguments) == [field.name for field in fields(cls)]
-    assert list(config.preset)[:7] == PRESET
+    if file.stem != "columns":  # of statistics: nothing trains
+        assert list(config.preset)[:7] == PRESET
     assert set(list(config.preset)[7:]) <= {
         "silo_clip",
         "silo_global_lr",

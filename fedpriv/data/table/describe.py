@@ -74,12 +74,15 @@ class DescribedTable(TableSettings):
     @property
     def public_by_word(self) -> str:
         schema = self.declared
-        if not (schema.public and schema.read_off):
-            return ""
-        return (
-            f"public knowledge by the word of the table's owner, though a draft of the schema read "
+        said = (
+            "public knowledge by the word of the table's owner, though a draft of the schema read "
             f"it off the records: {', '.join(schema.read_off)}"
         )
+        paid = (
+            f"scales were released by an analysis, which has cost {schema.scales_cost} of its own"
+        )
+        found = [said] if schema.public and schema.read_off else []
+        return "; ".join([*found, *([paid] if schema.scales_cost else [])])
 
     @property
     def read_without_noise(self) -> tuple[str, ...]:
@@ -202,6 +205,9 @@ def _feature(feature: Number | Category) -> str:
     what = "number" if feature.date is None else f"date ({feature.date})"
     if feature.range is None:
         return f"feature {feature.name}: {what}, scaled by the training records"
+    if feature.scale is not None:
+        mean, deviation = feature.scale
+        return f"feature {feature.name}: {what}, released mean {mean:g} and deviation {deviation:g}"
     shown = [f"{one:g}" if feature.date is None else date_of(one) for one in feature.range]
     return f"feature {feature.name}: {what}, {' to '.join(shown)} become -1 to 1"
 

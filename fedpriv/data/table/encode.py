@@ -123,14 +123,18 @@ def _within(
 def _number(
     cells: Cells, feature: Number, table: ReadingRules, notes: list[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 1), and which are missing: 0, the middle of the range, or NaN where there is no range."""
+    """(n, 1), and which are missing: 0, the middle of the range or a released mean, or NaN where
+    there is no range."""
     values = cells.numbers(feature.name, feature.date)
     missing = cells.read_numbers(feature.name, feature.date)[1]
     if feature.range is None:
         return values[:, None], missing
     low, high = feature.range
     inside = _within(cells, feature.name, values, feature.range, table, notes)
-    scaled = (inside - low) / (high - low) * 2 - 1
+    if feature.scale is None:
+        scaled = (inside - low) / (high - low) * 2 - 1
+    else:
+        scaled = (inside - feature.scale[0]) / feature.scale[1]
     return np.where(np.isnan(scaled), 0.0, scaled)[:, None], missing
 
 

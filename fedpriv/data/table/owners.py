@@ -11,11 +11,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from fedpriv.data.table.read import Cells, places_of
-from fedpriv.data.table.settings import DROP, KEEP, MERGE, REFUSE, SILO, TABLE, TableSettings
+from fedpriv.data.table.settings import DROP, KEEP, MERGE, REFUSE, SILO, TABLE
 from fedpriv.errors import DataError
 from fedpriv.util.pasted import pasted
 
@@ -98,6 +99,19 @@ def names_of(
     return places_of(texts, cells.frame[column].cat.codes, names), names
 
 
+class OwnerRules(Protocol):
+    """Which names mean one person: keys of `TableSettings`."""
+
+    @property
+    def similar_ids(self) -> str: ...
+
+    @property
+    def user_scope(self) -> str: ...
+
+    @property
+    def missing_marks(self) -> list[str]: ...
+
+
 @dataclass(frozen=True)
 class Owners:
     """Users and silos of the n rows of a table.
@@ -118,7 +132,7 @@ class Owners:
 
 def owners_of(
     cells: Cells,
-    table: TableSettings,
+    table: OwnerRules,
     user: str | None,
     silo: str | None,
     silos: tuple[str, ...] = (),

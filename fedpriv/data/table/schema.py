@@ -41,11 +41,13 @@ class Number:
     range: public bounds, which become -1 and 1; None: the column is standardised by the mean and
         the deviation of the training records.
     date: form of its dates, which become days from 1970; None: it has numbers.
+    scale: a released mean and deviation, which become 0 and 1 in place of the range.
     """
 
     name: str
     range: tuple[float, float] | None = None
     date: str | None = None
+    scale: tuple[float, float] | None = None
 
     @property
     def width(self) -> int:
@@ -122,6 +124,7 @@ class Schema:
     public: whether all of this is public knowledge; False: some of it was read off the records.
     read_off: what a draft read off the records. If the schema is public, this is its owner's word.
     decimal: sign before decimals.
+    scales_cost: what an analysis has paid for the scales of its columns; empty: there are none.
     reasons: why columns are left out although nobody said so, by name.
     """
 
@@ -135,6 +138,7 @@ class Schema:
     public: bool = False
     read_off: tuple[str, ...] = ()
     decimal: str = POINT
+    scales_cost: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -198,6 +202,7 @@ def schema_tree(schema: Schema) -> dict[str, Any]:
         "public": schema.public,
         **({"read_off_records": list(schema.read_off)} if schema.read_off else {}),
         **({"decimal": schema.decimal} if schema.decimal != POINT else {}),
+        **({"scales_cost": schema.scales_cost} if schema.scales_cost else {}),
         "user": {"column": schema.user, "number": schema.n_users},
         **({"silo": silo} if schema.silo is not None else {}),
         "label": {key: value for key, value in about_label.items() if value},
@@ -211,6 +216,8 @@ def _about(feature: Number | Category) -> dict[str, Any]:
     if isinstance(feature, Category):
         return {"values": list(feature.values)}
     bounds = _listed(feature.range)
+    if feature.scale is not None:
+        return {"range": bounds, "scale": _listed(feature.scale)}
     if feature.date is None:
         return {"range": bounds}
     return {"date": feature.date, "range": bounds and [date_of(one) for one in bounds]}
@@ -249,7 +256,7 @@ def parse_schema(tree: Any) -> Schema:
         tree,
         "the file",
         *("schema", "public", "read_off_records", "decimal", "user", "silo", "label", "features"),
-        "unused",
+        *("unused", "scales_cost"),
     )
     _need(top.get("schema") == VERSION, "schema", top.get("schema"), f"{VERSION!r}")
     user = _mapping(top.get("user"), "user", "column", "number")
@@ -274,6 +281,7 @@ def parse_schema(tree: Any) -> Schema:
         public=public,
         read_off=_texts(top.get("read_off_records", []), "read_off_records", least=0),
         decimal=str(decimal),
+        scales_cost=_text(top["scales_cost"], "scales_cost") if "scales_cost" in top else "",
     )
     _texts(list(schema.columns), "columns", least=0)
     _need(schema.width <= MOST_FEATURES, "features", schema.width, f"at most {MOST_FEATURES}")
@@ -307,7 +315,7 @@ def _label(about: dict[str, Any]) -> Label:
 
 def _feature(name: str, about: Any) -> Number | Category:
     key = f"features.{_text(name, 'features')}"
-    given = _mapping(about, key, "range", "values", "date")
+    given = _mapping(about, key, "range", "values", "date", "scale")
     _need(
         ("values" in given) != ("range" in given) and ("date" in given) <= ("range" in given),
         key,
@@ -322,7 +330,11 @@ def _feature(name: str, about: Any) -> Number | Category:
         days_of(["2020-01-01"], date)  # raises ValueError for what is no form of a date
     if bounds is not None:
         bounds = _range(bounds, f"{key}.range", dates=date is not None)
-    return Number(name, bounds, date)
+    if "scale" not in given:
+        return Number(name, bounds, date)
+    plain = date is None and bounds is not None
+    _need(plain, f"{key}.scale", given["scale"], "nothing without a range of numbers")
+    return Number(name, bounds, scale=_scale(given["scale"], bounds, REGRESSION))
 
 
 def _range(value: Any, key: str, *, dates: bool = False) -> tuple[float, float]:

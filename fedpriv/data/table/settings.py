@@ -30,7 +30,7 @@ LARGEST_WEIGHT = 1e6
 """Largest weight of a class, so that losses and their gradients are numbers of single precision."""
 
 
-def _require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None:
+def require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None:
     """Raise ConfigError for the first setting with another value than those allowed."""
     for name, values in allowed.items():
         shown = ", ".join("null" if one is None else one for one in values)
@@ -59,7 +59,7 @@ class ReadingRules:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        _require_one_of(
+        require_one_of(
             self,
             missing=(REFUSE, FILL, DROP),
             outside=(REFUSE, ACCEPT),
@@ -135,7 +135,7 @@ class TableColumns(DataSet):
     split: str = USER
 
     def __post_init__(self) -> None:
-        _require_one_of(
+        require_one_of(
             self,
             user_scope=SCOPES,
             similar_ids=SIMILAR,

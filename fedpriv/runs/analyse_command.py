@@ -1,0 +1,191 @@
+"""`fedpriv analyse`: private statistics of a table's columns, as a run of one query.
+
+    fedpriv analyse data.path=visits.csv data.user=patient bounds.age=0,110 categories.sex=f,m \\
+        statistics=count,mean,quantiles,histogram target=1
+    fedpriv analyse data.path=visits.csv data.schema=schema.yaml statistics=mean target=1
+
+Its own words stand for settings of `data=columns` and `algo=statistics`; all others are those of a
+run. Noise comes from the operating system. With a schema, the mean and the deviation of each number
+are written into a copy of it, by which a later run scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from fedpriv.data.table.schema import Category, Number, Schema, read_schema, write_schema
+from fedpriv.errors import FedprivError, require
+from fedpriv.runs.loop import train
+from fedpriv.runs.status import Status
+from fedpriv.runs.tables import EPSILON, STATISTICS, Tables
+from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
+from fedpriv.settings.experiment import build, resolved
+from fedpriv.settings.words import conf_dir
+from fedpriv.util.durable_files import replace_file
+from fedpriv.util.pasted import hydra_text
+from fedpriv.util.plain_numbers import plain_number
+from fedpriv.util.printing import say
+
+LISTS = {"statistics": "algo.statistics", "quantiles": "algo.quantiles", "silos": "data.silos"}
+NUMBERS = {"bins": "algo.bins", "target": "accountant.target"}
+SCHEMA = "schema.yaml"
+LEAST_SCALE = 1e-2
+"""Smallest deviation that columns are scaled by, over their range: a noisy one may be 0."""
+
+
+@dataclass
+class Request:
+    """The words of a command line.
+
+    words: settings, in the form of `fedpriv run`.
+    schema: what is public about the columns; None: only the words say it.
+    columns: names of the columns; empty: all that have bounds or categories.
+    known: number or category by name.
+    """
+
+    words: dict[str, str] = field(default_factory=dict)
+    schema: Schema | None = None
+    columns: list[str] = field(default_factory=list)
+    known: dict[str, Number | Category] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(args: list[str]) -> Request:
+        """Raises FedprivError for words that do not fit together."""
+        found = Request()
+        for word in args:
+            key, equals, value = word.partition("=")
+            if not equals:
+                raise FedprivError(f"{word}: expected key=value; see fedpriv --help")
+            kind, _, name = key.partition(".")
+            if kind == "bounds":
+                bounds = tuple(map(_number, _listed(value)))
+                pair = len(bounds) == 2
+                require(pair, key, value, "two public numbers, such as [0,110]")
+                found.known[name] = Number(name, (bounds[0], bounds[1]))
+            elif kind == "categories":
+                found.known[name] = Category(name, tuple(_listed(value)))
+            elif key == "columns":
+                found.columns = _listed(value)
+            elif key == "data.schema":
+                found._read(Path(value).expanduser())
+            elif key in LISTS:
+                found.words[LISTS[key]] = f"[{','.join(map(_quoted, _listed(value)))}]"
+            elif key != "data":
+                found.words[NUMBERS.get(key, key)] = value
+            else:
+                require(value in ("table", "columns"), key, value, "table, with data.path")
+        return found
+
+    def _read(self, path: Path) -> None:
+        """Take over what a schema says."""
+        schema = read_schema(path)
+        require(schema.public, "data.schema", path, "a file that says public: true")
+        self.schema = schema
+        for one in schema.features:
+            if isinstance(one, Category) or (one.range is not None and one.date is None):
+                self.known.setdefault(one.name, one)
+        owner = {"data.one_row_per_user": "true"} if schema.user is None else {}
+        owner |= {} if schema.user is None else {"data.user": hydra_text(schema.user)}
+        silos = f"[{','.join(map(hydra_text, schema.silos))}]"
+        held = {} if schema.silo is None else {"data.silo": hydra_text(schema.silo)}
+        held |= {"data.silos": silos} if schema.silo is not None else {}
+        users = {"data.users": str(schema.n_users), "data.decimal": hydra_text(schema.decimal)}
+        self.words = {**owner, **held, **users, **self.words}
+
+    @property
+    def settings(self) -> list[str]:
+        """The words of a run. Raises ConfigError for a column without bounds."""
+        chosen = self.columns or list(self.known)
+        lacking = next((name for name in chosen if name not in self.known), None)
+        ways = f"bounds.{lacking}=[0,110] or categories.{lacking}=[a,b], from public knowledge"
+        require(lacking is None, "columns", lacking, ways)
+        require(
+            bool(chosen), "columns", "", "names of columns, with bounds.NAME or categories.NAME"
+        )
+        limited = {"accountant.target", "algo.noise_multiplier"} & self.words.keys()
+        require(bool(limited), "target", "", "the epsilon that the analysis may cost, such as 1")
+        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
+        words = {"randomness": "system", "hydra.run.dir": f"outputs/analyses/{now}", **self.words}
+        if "data.silo" in words:
+            words.setdefault("allocator", "natural")
+        elif "allocator" not in words:
+            words = {"allocator.n_silos": "1", "allocator.local_test": "0", **words}
+        columns = ",".join(_declared(self.known[name]) for name in chosen)
+        return [
+            "data=columns",
+            f"data.columns=[{columns}]",
+            *(f"{k}={v}" for k, v in words.items()),
+        ]
+
+
+def main(args: list[str]) -> None:
+    """Release the statistics, print them, and write the scaled schema."""
+    analyse(args)
+
+
+@one_line_errors()
+def analyse(args: list[str], *, quiet: bool = False) -> Path:
+    """Release the statistics of a command line. Returns the folder of the run."""
+    asked = Request.parse(args)
+    jobs = compose_jobs(CommandLine.parse(asked.settings), conf_dir())
+    if len(jobs) > 1:
+        raise FedprivError("fedpriv analyse runs once; name one value of each key")
+    folder = Path(str(jobs[0].hydra.run.dir)).absolute()
+    yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(jobs[0])))
+    train(build(jobs[0]), yaml, folder, words=asked.settings, quiet=quiet)
+    if asked.schema is not None and (scaled := _scaled(asked.schema, folder)) != asked.schema:
+        replace_file(folder / SCHEMA, write_schema(scaled).encode())
+        if not quiet:
+            say(f"Schema with released scales: {folder / SCHEMA}")
+    return folder
+
+
+def _scaled(schema: Schema, folder: Path) -> Schema:
+    """The schema with the released means and deviations, and what they cost."""
+    tables = Tables(folder)
+    rows = tables.rows(STATISTICS)
+    found = {(row["column"], row["statistic"]): float(row["value"]) for row in rows}
+    features: list[Number | Category] = []
+    for one in schema.features:
+        if isinstance(one, Number) and one.range is not None and (one.name, "mean") in found:
+            least = LEAST_SCALE * (one.range[1] - one.range[0])
+            deviation = max(least, found.get((one.name, "deviation"), 0.0))
+            one = replace(one, scale=(found[one.name, "mean"], deviation))
+        features.append(one)
+    rows = tables.rows(EPSILON)
+    cost = min(float(row["certified"]) for row in rows if row["observer"] == rows[0]["observer"])
+    delta = Status.read(folder).delta
+    paid = f"epsilon {cost:g} of a user at delta {delta:g}"
+    return replace(schema, features=tuple(features), scales_cost=paid)
+
+
+def _declared(column: Number | Category) -> str:
+    """A column in `data.columns`."""
+    if isinstance(column, Category):
+        given = list(map(_quoted, column.values))
+    else:
+        given = [f"{one!r}" for one in column.range or ()]
+    return f"[{','.join([_quoted(column.name), *given])}]"
+
+
+def _quoted(text: str) -> str:
+    """A text that Hydra takes for nothing else."""
+    plain = hydra_text(text)
+    return plain if plain.startswith('"') else f'"{plain}"'
+
+
+def _listed(value: str) -> list[str]:
+    """The texts of a list, with or without brackets and quotes."""
+    inside = value.strip().removeprefix("[").removesuffix("]")
+    return [one.strip().strip("'\"") for one in inside.split(",") if one.strip()]
+
+
+def _number(text: str) -> float:
+    try:
+        return plain_number(text)
+    except ValueError as error:
+        raise FedprivError(f"{text}: expected a number") from error
