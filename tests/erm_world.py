@@ -85,9 +85,7 @@ class Hospitals(DataSet):
     def natural_silos(self):
         return len(self.silos)
 
-    @property
-    def task(self):
-        return Classification()
+    task = Classification()
 
     def load(self, streams):
         x, y = (

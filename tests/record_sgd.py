@@ -12,7 +12,7 @@ from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request, Target
-from fedpriv.rounds.contributors import Contributors, RecordVectors
+from fedpriv.rounds.contributors import RecordVectors
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query, Total
@@ -31,13 +31,9 @@ class RecordSgd(Algorithm):
     noise_multiplier: float = 30.0
     rate: float = 0.5
 
-    @property
-    def label(self) -> str:
-        return "RECORD-SGD"
+    label = "RECORD-SGD"
 
-    @property
-    def contributors(self) -> Contributors:
-        return RecordVectors()
+    contributors = RecordVectors()
 
     def targets(self, federation: Federation) -> tuple[Target, ...]:
         return (Target("record", REPLACE),)

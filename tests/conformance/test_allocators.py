@@ -29,9 +29,7 @@ class Writers(DataSet):
     outputs = 2
     natural_users = True
 
-    @property
-    def task(self):
-        return Classification()
+    task = Classification()
 
     def load(self, streams):
         user = streams.generator("writers").permutation(np.repeat(np.arange(40), np.arange(1, 41)))

@@ -29,9 +29,7 @@ class Hospitals(DataSet):
     shape = (2,)
     outputs = 2
 
-    @property
-    def task(self):
-        return Classification()
+    task = Classification()
 
     def load(self, streams):
         user = np.repeat(np.arange(PATIENTS), 8)

@@ -78,9 +78,7 @@ class Table(DataSet):
     natural_users = True
     natural_silos = SILOS
 
-    @property
-    def task(self):
-        return Classification()
+    task = Classification()
 
     def load(self, streams):
         cells = np.loadtxt(self.root, delimiter=",", ndmin=2)

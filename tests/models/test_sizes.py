@@ -55,20 +55,24 @@ def test_creditcard_blocks():
     assert kinds == block + 4 * [*block, nn.Dropout] + [nn.Linear]
 
 
-def test_mnist_layers():
-    kinds = [type(layer).__name__ for layer in MNIST.build((1, 28, 28), 10)]
-    first, second = ["Conv2d", "MaxPool2d", "ReLU"], ["Conv2d", "Dropout2d", "MaxPool2d", "ReLU"]
-    assert kinds == [*first, *second, "Flatten", "Linear", "ReLU", "Dropout", "Linear"]
-
-
-def test_cifar_layers():
-    kinds = [type(layer).__name__ for layer in CIFAR.build((3, 32, 32), 10)]
-    assert kinds == [
-        *["Conv2d", "ReLU", "MaxPool2d"] * 2,
-        "Flatten",
-        *["Linear", "ReLU"] * 2,
-        "Linear",
-    ]
+@pytest.mark.parametrize(
+    ("model", "shape", "layers"),
+    [
+        (
+            MNIST,
+            (1, 28, 28),
+            "Conv2d MaxPool2d ReLU Conv2d Dropout2d MaxPool2d ReLU Flatten "
+            "Linear ReLU Dropout Linear",
+        ),
+        (
+            CIFAR,
+            (3, 32, 32),
+            "Conv2d ReLU MaxPool2d Conv2d ReLU MaxPool2d Flatten Linear ReLU Linear ReLU Linear",
+        ),
+    ],
+)
+def test_layers_of_convolutional_networks(model, shape, layers):
+    assert [type(layer).__name__ for layer in model.build(shape, 10)] == layers.split()
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 31, 26)])

@@ -36,17 +36,13 @@ class People(DataSet):
     outputs = 2
     natural_users = True
 
-    @property
-    def task(self):
-        return Classification()
+    task = Classification()
 
     @property
     def disjoint_test(self):
         return self.strangers
 
-    @property
-    def read_without_noise(self):
-        return ()
+    read_without_noise = ()
 
     def load(self, streams):
         rng = np.random.default_rng(0)

@@ -230,9 +230,7 @@ def test_from_python(tmp_path):
 class Scaled(Artificial):
     """Somebody's data, scaled by their own mean."""
 
-    @property
-    def read_without_noise(self):
-        return ("scaled by the exact mean",)
+    read_without_noise = ("scaled by the exact mean",)
 
 
 def test_a_choice_is_not_certified_on_records_that_were_read_without_noise():

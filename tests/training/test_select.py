@@ -143,9 +143,7 @@ def test_an_embedding_multiplies_nothing():
 class Lars(LocalOptimizer):
     """Steps of one length for each parameter."""
 
-    @property
-    def slots(self):
-        return ()
+    slots = ()
 
     def step(self, parameters, gradients, slots, *, lr):
         for stack, gradient in zip(parameters, gradients):
