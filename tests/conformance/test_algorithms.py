@@ -49,7 +49,7 @@ AGGREGATIONS = {
         "aggregation.precision=16",
     ],
 }
-MECHANISMS = ["gaussian", "discrete_gaussian"]
+MECHANISMS = ["gaussian", "discrete_gaussian", "adaptive"]
 ENFORCED = ["uldp_naive", "uldp_sgd", "uldp_avg", "uldp_avg_w"]
 """Methods that the framework bounds and noises: their whole noise is a share of each silo's
 message."""
@@ -157,9 +157,11 @@ def sums(exp, rounds, noisy=True):
         )
 
 
-@pytest.mark.parametrize("algo", ["uldp_avg", "uldp_avg_w", "uldp_sgd"])
+@pytest.mark.parametrize(
+    "algo", ["uldp_avg", "uldp_avg_w", "uldp_sgd", "uldp_sgd mechanism=adaptive"]
+)
 def test_a_diverging_user_is_recorded_and_harms_nobody(algo):
-    exp = small(f"algo={algo}", "algo.clip=0.3")
+    exp = small(*f"algo={algo}".split(), "algo.clip=0.3")
     with prepare(exp) as prepared:
         owned = [silo.users for silo in prepared.silo_data]
         allocation = exp.allocator.allocate(exp.data.load(exp.streams).train, exp.data, exp.streams)
