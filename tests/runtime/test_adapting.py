@@ -1,6 +1,7 @@
 """Bounds that adapt, in whole runs: their path, who refuses what, and what a resumed run does."""
 
 import math
+from dataclasses import replace
 
 import dp_accounting as dp
 import numpy as np
@@ -10,6 +11,7 @@ from runs import experiment
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import Pld
+from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.query import BOUND, events_of
 from fedpriv.runtime import allocate, prepare
@@ -121,7 +123,10 @@ def test_epsilon_is_that_of_a_fixed_bound(method):
         ledger = Ledger(Pld(1e-5))
         for number in (1, 2):
             ledger.record(events_of(exp.algo.queries(number, plan)))
-        return {(row.observer, row.unit, row.group): row.certified for row in ledger.rows(2)}
+        rows = ledger.rows(2)
+        # No paper with a fixed bound claims anything for one that adapts.
+        assert changed or {row.claimed for row in rows} == {None}
+        return {(row.observer, row.unit, row.group): row.certified for row in rows}
 
     assert epsilons() == pytest.approx(epsilons("mechanism=gaussian"), rel=1e-9)
 
@@ -170,6 +175,16 @@ def test_methods_without_such_a_certificate_are_refused(words):
         exp.planner.plan(allocate(exp)[2])
 
     refused(planned, error=ConfigError, start="mechanism=adaptive: ")
+
+
+def test_sums_of_a_silos_records_are_refused():
+    """How many records contribute is drawn, and no public number says what share a mark is."""
+    exp = experiment("algo=minibatch_sgd", *ADAPTIVE, *GIVEN)
+    refused(
+        lambda: replace(exp, algo=record_form(exp.algo)),
+        error=ConfigError,
+        start="mechanism=adaptive: ",
+    )
 
 
 def test_later_steps_lose_the_better_bound_of_a_sum():
