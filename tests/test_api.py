@@ -47,7 +47,7 @@ def test_a_run_is_that_of_the_command(tmp_path, capsys, monkeypatch):
     there = pd.read_csv(tmp_path / "there" / METRICS)
     pd.testing.assert_frame_equal(done.metrics[list(there.columns)], there)
     assert (done.metrics["seed"] == 3).all()
-    assert set(done.epsilon["observer"]) == {"released model", "server", "silo"}
+    assert set(done.epsilon["observer"]) == {"released model", "server", "silo", "cheating server"}
     longer = fedpriv.run(f"resume={tmp_path / 'here'}", "rounds=3")
     assert longer.metrics["round"].tolist() == [0, 1, 2, 3]
     log = (tmp_path / "here" / "run.log").read_text()

@@ -88,11 +88,15 @@ def test_epsilon_as_files(tmp_path):
     assert {row["certified"] for row in found[1]["epsilons"]} == {None}  # nothing is certified
     table = pd.read_csv(tmp_path / "a.csv", float_precision="round_trip")
     words = ["algo", "rounds", "noise", "unit", "adjacency", "delta"]  # a row for each setting
-    assert list(table.columns) == [*words, "released model", "server", "silo"]
+    assert list(table.columns) == [*words, "released model", "server", "silo", "cheating server"]
     assert list(table["algo"]) == ["uldp_avg", "uldp_group_max"]
     last = [row["certified"] for row in found[0]["epsilons"] if row["round"] == 2]
     assert table["silo"][0] in last
     assert np.isinf(table["silo"][1])
+    assert table["cheating server"].notna().tolist() == [
+        True,
+        False,
+    ]  # no row, as nothing is certified
     assert len((tmp_path / "a.md").read_text().splitlines()) == len(table) + 2
     assert run("epsilon", "rounds=2", "--out", "b.csv", cwd=tmp_path).returncode == 0
     alone = pd.read_csv(tmp_path / "b.csv")
@@ -186,7 +190,7 @@ def test_a_run_leaves_its_folder(finished):
     epsilon = pd.read_csv(out / "epsilon.csv")
     columns = "round observer unit adjacency method certified claimed assumptions status group"
     assert list(epsilon.columns) == columns.split()
-    assert set(epsilon["observer"]) == {"released model", "server", "silo"}
+    assert set(epsilon["observer"]) == {"released model", "server", "silo", "cheating server"}
     assert set(epsilon["method"]) == {"rdp", "pld"}
     assert set(epsilon["status"]) == {"enforced"}
     assert list(pd.read_csv(out / "timings.csv")["round"]) == [1, 2, 3]

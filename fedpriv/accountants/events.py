@@ -37,6 +37,9 @@ SILO = "silo"
 OBSERVERS = (RELEASED_MODEL, SERVER, SILO)
 """Observers: anyone who gets the model, the server, and a curious silo."""
 
+CHEATING_SERVER = "cheating server"
+"""A server that sends what it likes. It has no row where nothing is certified against it."""
+
 ENFORCED = "enforced"
 """Status of an epsilon that rests on code of this package alone."""
 

@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.accountants.base import Accountant
-from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, Composition, Event, status_of
+from fedpriv.accountants.events import (
+    CHEATING_SERVER,
+    ENFORCED,
+    RELEASED_MODEL,
+    Composition,
+    Event,
+    status_of,
+)
 from fedpriv.accountants.group import gaussian
 from fedpriv.accountants.rdp import claimed_epsilon
 from fedpriv.accountants.split_users import split_epsilon
@@ -130,8 +137,9 @@ class Ledger:
 
     def rows(self, round: int) -> list[EpsilonRow]:
         """Epsilons of everything recorded, labelled `round`: a row for each observer, unit,
-        adjacency, group size, group and method. Raises ConfigError if the accountant does not
-        support an event."""
+        adjacency, group size, group and method. A server that cheats has none where nothing is
+        certified against it: the server's row says why. Raises ConfigError if the accountant does
+        not support an event."""
         delta = self.accountant.delta
         rows = []
         for key, (scopes, shared) in self._scopes().items():
@@ -151,6 +159,8 @@ class Ledger:
                     both = _merged((*together, *_certified(shared)))
                     bounds = _epsilons(self.accountant, both, adjacency, size)
                     certified = {m: min(own, bounds.get(m, own)) for m, own in certified.items()}
+            if observer == CHEATING_SERVER and math.isinf(min(certified.values())):
+                continue
             claims = [_claim(counts, size, delta) for counts in parts]
             numbers = [claim for claim in claims if claim is not None]
             claimed = max(numbers) if len(numbers) == len(claims) else None

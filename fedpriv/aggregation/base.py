@@ -22,7 +22,7 @@ from fedpriv.parties.post import Expected, Post
 from fedpriv.parties.signer import CHECKSUM, Signer
 from fedpriv.rounds.contributors import Weighting
 from fedpriv.rounds.local_job import LocalJob
-from fedpriv.rounds.plan import Federation, Observer, ThreatModel
+from fedpriv.rounds.plan import UNSAID, Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query, SetUpTask
 
 if TYPE_CHECKING:
@@ -219,11 +219,14 @@ def awaited_broadcast(post: Post, query: Query) -> Generator[Mail, Mail, Broadca
     return received.get(SERVER)
 
 
-def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> ThreatModel:
+def server_trust(
+    *, sees_messages: bool, assumptions: tuple[str, ...], cheating: str | None = UNSAID
+) -> ThreatModel:
     """The threat model of a server that hands out weights, samples users and learns the sum.
 
     sees_messages: whether the server sees every silo's message too.
     assumptions: what all of this rests on.
+    cheating: as in `ThreatModel`.
     """
     released, server, silo = OBSERVERS
     counts = "the server learns every user's record counts"
@@ -233,4 +236,4 @@ def server_trust(*, sees_messages: bool, assumptions: tuple[str, ...]) -> Threat
         Observer(server, sees_messages=sees_messages, sees_counts=counts),
         Observer(silo, sees_counts=weights, own_shares=1),
     )
-    return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
+    return ThreatModel(observers, (SERVER,), assumptions, cheating)

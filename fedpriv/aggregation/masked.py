@@ -66,7 +66,7 @@ class Masked(RingAggregation):
     """The sum of masked messages modulo 2^bits."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=False, assumptions=(PINNED, SILENT))
+        return server_trust(sees_messages=False, assumptions=(PINNED, SILENT), cheating=None)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> MaskedSilo:
         return MaskedSilo(name, silos, weighting)

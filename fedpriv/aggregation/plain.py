@@ -44,7 +44,7 @@ class Plain(Aggregation):
     """The sum of the silos' messages, added in the order of their invitation."""
 
     def threat_model(self) -> ThreatModel:
-        return server_trust(sees_messages=True, assumptions=(PINNED,))
+        return server_trust(sees_messages=True, assumptions=(PINNED,), cheating=None)
 
     weighs_at_silos = True
 

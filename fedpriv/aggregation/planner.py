@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from fedpriv.accountants.events import RELEASED_MODEL, SILO
+from fedpriv.accountants.events import CHEATING_SERVER, RELEASED_MODEL, SERVER, SILO
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
 from fedpriv.algorithms.base import Algorithm
@@ -165,10 +165,14 @@ OWN_NOISE = "a silo knows its own noise share, and the aggregation declares that
 
 def complete(aggregation: Aggregation) -> ThreatModel:
     """The aggregation's threat model with every observer of a run. Nothing is certified against one
-    that the aggregation leaves out, or that is declared to know less than it must."""
+    that the aggregation leaves out, or that is declared to know less than it must. A server that
+    cheats is an observer of its own."""
     model = aggregation.threat_model()
-    declared = tuple(map(_corrected, model.observers))
-    return replace(model, observers=(*declared, *_left_out(aggregation, model)))
+    honest = (*map(_corrected, model.observers), *_left_out(aggregation, model))
+    cheating = (
+        replace(one, name=CHEATING_SERVER, cheats=True) for one in honest if one.name == SERVER
+    )
+    return replace(model, observers=(*honest, *cheating))
 
 
 def _corrected(observer: Observer) -> Observer:

@@ -95,7 +95,7 @@ class Shuffle(Aggregation):
             PINNED,
             "channels are confidential (TLS)",
         )
-        return ThreatModel(observers, learners=(SERVER,), assumptions=rests_on)
+        return ThreatModel(observers, learners=(SERVER,), assumptions=rests_on, cheating=None)
 
     def silo(self, name: str, silos: tuple[str, ...], weighting: Weighting) -> ShuffledSilo:
         return ShuffledSilo(name, silos, weighting)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedpriv.accountants.events import ADD_REMOVE, Event
+from fedpriv.accountants.events import ADD_REMOVE, SERVER, Event
 from fedpriv.accountants.group import dominating
+from fedpriv.certificates.cheating import ANYTHING, HONEST, trusted_with
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import (
     ObservedRelease,
@@ -225,16 +226,18 @@ def derive(
 ) -> tuple[Event, ...]:
     """The events of one query, which is the word of these authors."""
     observers = plan.threat_model.observers
+    trusted = trusted_with(request, plan, contributors, authors)
     views = observed_releases(request, plan, contributors, targets, observers, round)
-    return _with_bounds(tuple(_event(view, _claimed(view, claim), authors) for view in views), plan)
+    events = (_event(view, _claimed(view, claim), authors, trusted) for view in views)
+    return _with_bounds(tuple(events), plan)
 
 
 def _claimed(
     view: ObservedRelease, claim: Callable[[ObservedRelease], DpEvent | None]
 ) -> DpEvent | None:
     """What the method's paper claims. A paper with a fixed bound claims nothing for one that
-    adapts."""
-    return None if view.mechanism.marks else claim(view)
+    adapts, and none does for a server that cheats."""
+    return None if view.mechanism.marks or view.observer.cheats else claim(view)
 
 
 def _with_bounds(events: tuple[Event, ...], plan: Plan) -> tuple[Event, ...]:
@@ -259,20 +262,34 @@ def _about(event: Event) -> tuple[str, ...]:
     return event.observer, event.unit, event.adjacency, event.group
 
 
-def _event(view: ObservedRelease, claimed: DpEvent | None, authors: tuple[str, ...]) -> Event:
+def _event(
+    view: ObservedRelease,
+    claimed: DpEvent | None,
+    authors: tuple[str, ...],
+    trusted: str | None,
+) -> Event:
+    """The event of an observed release.
+
+    trusted: see `trusted_with`.
+    """
+    from dp_accounting import NonPrivateDpEvent
+
     request = view.request
+    observer = view.observer
     plan = view.plan
     target = view.target
     certified, why = request.noise.event(view)
-    fails = _failure(view)
+    fails = _failure(view) or (trusted if observer.cheats else None)
     if fails is not None:
-        from dp_accounting import NonPrivateDpEvent
-
         certified, why = NonPrivateDpEvent(), (f"FAILS: {fails}",)
+    elif observer.cheats:
+        why = ANYTHING, *why
+    elif observer.name == SERVER and trusted is not None and certified != NonPrivateDpEvent():
+        why = f"{HONEST}: {trusted}", *why
     noise = view.mechanism.assumptions(view.parameters.encoding, real=plan.streams.system)
     size = _group(view)
     return Event(
-        view.observer.name,
+        observer.name,
         target.unit,
         target.adjacency,
         certified,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.accountants.events import RELEASED_MODEL, REPLACE
 from fedpriv.certificates.request import Noise, ObservedRelease, Release
@@ -120,6 +120,7 @@ class SumNoise(ReleaseNoise):
 
     enforced = True
     marks = True
+    trusts: ClassVar[str | None] = None
 
     def sensitivity(self, n_summed: int) -> float:
         return self.per_sum(n_summed)
@@ -160,7 +161,8 @@ class SumNoise(ReleaseNoise):
         )
         turns = (PUBLIC_TURNS,) if view.contributors.turns > 1 else ()
         mixed = () if view.mechanism.mixing is None else (MIXED,)
-        return bounded, *turns, *mixed, "all noise shares are present", "semi-honest parties"
+        follow = () if view.observer.cheats else ("semi-honest parties",)
+        return bounded, *turns, *mixed, "all noise shares are present", *follow
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ class SiloNoise(ReleaseNoise):
     marks: bool = False
 
     by_silo = True
+    trusts = None
 
     def seen(self, view: ObservedRelease) -> Seen:
         request = view.request
@@ -249,6 +252,7 @@ class StepNoise(ReleaseNoise):
     marks: bool = False
 
     by_silo = True
+    trusts = "rounding in local steps grows with its broadcast, beyond what their noise hides"
 
     def seen(self, view: ObservedRelease) -> Seen:
         release, why = self.bound(view, view.rounding)
@@ -310,6 +314,7 @@ class DpSgdNoise(Noise):
     relative: tuple[float, ...] = ()
 
     by_silo = True
+    trusts = None
 
     def of_silo(self, silo: int | None) -> float:
         """The noise of a silo's steps over that of the mechanism."""
@@ -344,6 +349,7 @@ class OwnNoise(SumNoise):
 
     enforced = False
     marks = False
+    trusts = Noise.trusts
 
     def seen(self, view: ObservedRelease) -> Seen:
         release, sampling, why = super().seen(view)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.certificates.sampling import Batches, Sampling
@@ -256,6 +256,8 @@ class Noise(ABC):
     enforced: whether the framework bounds contributions and adds the noise.
     added: whether anybody adds noise.
     marks: whether the noise is also that of the marks of contributions, if their bound adapts.
+    trusts: why events do not hold for a broadcast that is made to do harm; None: they hold for
+        every broadcast.
 
     >>> from fedpriv.certificates.noise import SumNoise
     >>> noise = SumNoise(per_sum=lambda n_summed: 2.0 * n_summed)
@@ -267,6 +269,9 @@ class Noise(ABC):
     enforced: bool = False
     added: bool = True
     marks: bool = False
+    trusts: ClassVar[str | None] = (
+        "nothing is proven of this noise for broadcasts that it makes to do harm"
+    )
 
     def sensitivity(self, n_summed: int) -> float:
         """The sensitivity that the noise of a sum is sized for, in units of the bound."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UPDATE = "update"
 """Name of the query that most algorithms make, once a round."""
+UNSAID = "the aggregation does not say what it learns"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Observer:
         colluding silos.
     why_uncertified: why no certificate holds against it; None: the protocol's guarantees hold.
     colluding: number of silos that reveal their noise shares to it.
+    cheats: whether it may break the protocol; all others follow it.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Observer:
     own_shares: int = 0
     why_uncertified: str | None = None
     colluding: int = 0
+    cheats: bool = False
 
     @property
     def subtracts(self) -> tuple[str, ...]:
@@ -98,11 +101,14 @@ class ThreatModel:
     observers: everyone who may see something.
     learners: names of the parties that learn the total; empty: the invited silos.
     assumptions: assumptions of every certificate.
+    cheating: why a server that cheats may learn more than one that follows the protocol; None: the
+        silos let it learn no more.
     """
 
     observers: tuple[Observer, ...]
     learners: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
+    cheating: str | None = UNSAID
 
 
 @dataclass(frozen=True)
@@ -172,8 +178,9 @@ class Plan:
         return self.parameters.encoding
 
     def observer(self, name: str) -> Observer:
-        """The observer of this name. Raises ConfigError if the aggregation has none."""
-        found = {observer.name: observer for observer in self.threat_model.observers}
+        """The observer of this name, for which noise can be calibrated. Raises ConfigError if the
+        aggregation has none."""
+        found = {one.name: one for one in self.threat_model.observers if not one.cheats}
         require(
             name in found,
             "algo.observer",

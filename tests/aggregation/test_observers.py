@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from fedpriv.accountants.events import ENFORCED, OBSERVERS
+from fedpriv.accountants.events import CHEATING_SERVER, ENFORCED, OBSERVERS
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.planner import OWN_NOISE, complete
@@ -42,7 +42,8 @@ def rows(aggregation, *words):
 @pytest.mark.parametrize("left_out", OBSERVERS)
 def test_an_observer_that_is_left_out_has_no_certificate(left_out):
     found = rows(Forgetful(tuple(name for name in OBSERVERS if name != left_out)))
-    assert set(found) == set(OBSERVERS)
+    cheating = set() if left_out == "server" else {CHEATING_SERVER}
+    assert set(found) == set(OBSERVERS) | cheating
     assert found[left_out].certified == math.inf
     why = f"FAILS: Forgetful does not declare what the {left_out} sees"
     assert why in found[left_out].assumptions
@@ -58,8 +59,11 @@ def test_a_helper_is_an_observer():
 
     names = [observer.name for observer in complete(Shuffle()).observers]
     assert [observer.name for observer in complete(Silent()).observers] == names
-    assert not complete(Shuffle()).observers[-1].why_uncertified
-    assert "shuffler" in complete(Silent()).observers[-1].why_uncertified
+    [*_, told, cheating] = complete(Shuffle()).observers
+    [*_, silent, _] = complete(Silent()).observers
+    assert not told.why_uncertified
+    assert "shuffler" in silent.why_uncertified
+    assert (cheating.name, cheating.cheats) == (CHEATING_SERVER, True)
 
 
 def test_a_silo_knows_its_own_noise():

@@ -159,11 +159,12 @@ def test_every_observer_is_certified_what_it_cannot_subtract(small):
         ledger.record(events_of(queries))
         rows = {row.observer: row for row in ledger.rows(1) if row.method == "pld"}
         result = prepared.run_round(queries, prepared.state)
-    assert list(rows) == ["released model", "server", "silo", "shuffler"]
+    assert list(rows) == ["released model", "server", "silo", "shuffler", "cheating server"]
     epsilons = {name: row.certified for name, row in rows.items()}
     assert (
         epsilons["released model"]
         == epsilons["server"]
+        == epsilons["cheating server"]
         < epsilons["silo"]
         < epsilons["shuffler"]
         < math.inf

@@ -66,7 +66,9 @@ def test_every_observers_epsilon_is_that_of_the_noise_over_the_groups_bound(algo
     exp = world(algo=algo)
     noise, found = deviation(exp), rows(exp)
     assert found.keys() == {
-        (observer, group) for observer in ("released model", "server", "silo") for group in EPSILONS
+        (observer, group)
+        for observer in ("released model", "server", "silo", "cheating server")
+        for group in EPSILONS
     }
     for group, clip in clips(exp).items():
         z = noise / clip / math.sqrt(ROUNDS)
@@ -77,6 +79,7 @@ def test_every_observers_epsilon_is_that_of_the_noise_over_the_groups_bound(algo
         assert found["released model", group] <= EPSILONS[group]
         # Equal weights: the server's single messages tell no more than their sum.
         assert found["server", group] == found["released model", group]
+        assert found["cheating server", group] == found["server", group]
         known = z * math.sqrt((SILOS - 1) / SILOS)
         assert found["silo", group] == pytest.approx(
             dp.get_epsilon_gaussian(known, DELTA), abs=1e-6

@@ -108,7 +108,12 @@ class PrivateWeighting(PrivateWeightingSettings):
             "every user has a record in some silo, and that is public",
             "Paillier's encryption and the masks are computationally secure",
         )
-        return ThreatModel(observers, learners=(SERVER,), assumptions=assumptions)
+        return ThreatModel(
+            observers,
+            learners=(SERVER,),
+            assumptions=assumptions,
+            cheating="the parties of private_weighting follow the protocol",
+        )
 
     def adapt(self, algo: Algorithm) -> Algorithm:
         allowed = "private_weighting serves weights n_su / N_u alone (algo.weighting=records)"

@@ -92,6 +92,7 @@ from fedpriv.rounds.plan import Federation, Observer, ThreatModel
 from fedpriv.rounds.query import Broadcast, Query
 
 FIXED_BEFORE = "who does is fixed before a query's keys are"
+SPARSE = "a sparse graph fails with a probability that is not in this epsilon"
 ROUNDING = 1e-9
 """How far a rate times a number of silos may lie below a whole number because of rounding."""
 
@@ -155,7 +156,8 @@ class SecAgg(RingAggregation):
         most = f"at most {self.colluding} silos collude with the server"
         few = most if self.colluding else "no silo colludes with the server"
         assumptions = (PINNED, few) if self.neighbours is None else (PINNED, sparse)
-        trust = server_trust(sees_messages=False, assumptions=assumptions)
+        cheating = None if self.neighbours is None else SPARSE
+        trust = server_trust(sees_messages=False, assumptions=assumptions, cheating=cheating)
         released, server, silo = trust.observers
         observers = (released, self._with_noise(server), self._with_noise(silo))
         return replace(trust, observers=observers)

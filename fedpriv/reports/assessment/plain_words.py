@@ -21,6 +21,10 @@ OBSERVERS: Mapping[str, str] = {
         "The operator of the server that adds up what the participating organisations send. It "
         "also sees who takes part when."
     ),
+    "cheating server": (
+        "The same operator if it breaks the rules: it may send each organisation what it likes, "
+        "leave some out, and stop and start again."
+    ),
     "silo": (
         "Another participating organisation that is curious. It also knows its own records and its "
         "own share of the noise."
@@ -109,6 +113,10 @@ AGGREGATIONS: Mapping[str, str] = {
 GLOSSES: Mapping[str, str] = {
     "semi-honest parties": (
         "All parties follow the protocol. They may read and keep whatever they receive."
+    ),
+    "silos follow the protocol, and the server may": (
+        "Only the organisations have to keep to the rules: their own software checks what they are "
+        "asked."
     ),
     "all noise shares are present": (
         "Every participating organisation adds its share of the noise; none leaves it out."
