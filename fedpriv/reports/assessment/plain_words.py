@@ -98,8 +98,8 @@ COMPONENTS: Mapping[str, str] = {
 
 AGGREGATIONS: Mapping[str, str] = {
     "Plain": "The server receives every organisation's noised update in the clear and adds them.",
-    "Robust": "The server receives every organisation's noised update in the clear and takes a mean "
-    "that a few false updates cannot move far.",
+    "Robust": "The server receives every organisation's noised update in the clear and takes a "
+    "mean that a few false updates cannot move far.",
     "Masked": "Updates are masked in pairs, so that the server can read only their sum.",
     "SecAgg": "Updates are masked, so that the server can read only their sum, also when an "
     "organisation drops out.",
