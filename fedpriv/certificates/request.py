@@ -28,8 +28,6 @@ from fedpriv.training.description import Recipe
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from fedpriv.mechanisms.base import Mechanism
-
 
 @dataclass(frozen=True)
 class Target:

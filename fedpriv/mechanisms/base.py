@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from fedpriv.encoding.base import Encoding
     from fedpriv.encoding.levels import Levels
-    from fedpriv.mechanisms.discrete_sampling import Generator
     from fedpriv.mechanisms.strategy import Strategy
 
 
