@@ -41,7 +41,7 @@ def audited(number: int, effort: Effort) -> list[object]:
     words = SETTINGS[number % len(SETTINGS)]
     seed = number // len(SETTINGS)
     exp = experiment(*words.split(), f"seed={seed}")
-    rows = [row for row in audit(exp, effort) if math.isfinite(row.certified)]
+    rows = [row for row in audit(exp, effort, colluding=1) if math.isfinite(row.certified)]
     measured = {premise for row in rows for premise in row.premises}
     broken = [str(premise) for premise in measured if premise.alarm]
     refuted = [f"{row.observer}, {row.unit}" for row in rows if row.refuted]

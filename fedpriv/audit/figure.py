@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.audit.audit import CONFIDENCE, AuditRow
-from fedpriv.reports.canvas import Axes, plt, save
+from fedpriv.reports.canvas import Axes, Figure, plt, save
 
 PROVEN = "0.75"
 """Grey of the bars."""
@@ -22,7 +22,7 @@ LOOKS = {
 """Marker, colour and name of each epsilon; colours of Okabe and Ito, Color Universal Design."""
 
 
-def draw(rows: Sequence[AuditRow], path: Path) -> None:
+def draw(rows: Sequence[AuditRow], path: Path) -> Figure:
     """Draw audited bounds as bars, certificates and claims as points, and estimates as points with
     their intervals."""
     figure, axis = plt.subplots(figsize=(8.5, 1.6 + 0.5 * len(rows)), layout="constrained")
@@ -46,6 +46,7 @@ def draw(rows: Sequence[AuditRow], path: Path) -> None:
         *axis.get_legend_handles_labels(), loc="outside upper center", ncol=2, fontsize=8.5
     )
     save(figure, path)
+    return figure
 
 
 def _intervals(axis: Axes, rows: Sequence[AuditRow]) -> None:
