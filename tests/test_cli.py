@@ -184,6 +184,7 @@ def test_data_shows_and_draws_the_allocation(tmp_path):
 def test_a_run_leaves_its_folder(finished):
     out, done = finished
     assert done.stdout.endswith(f"Results: {out}\n")
+    assert "┃ round 0 ┃ round 3 ┃" in done.stdout
     metrics = pd.read_csv(out / "metrics.csv")
     assert list(metrics["round"]) == [0, 1, 2, 3]
     assert {"loss", "accuracy", "update_norm", "contribution_norm"} <= set(metrics.columns)

@@ -215,11 +215,14 @@ def test_from_python(tmp_path):
     runs = fedpriv.sweep(
         "hydra/sweeper=random_number",
         "hydra.sweeper.mean=2",
+        "seed=3",
         *WORDS,
         *GRID,
         folder=tmp_path / "sweep",
     )
-    assert len(runs.runs) == len(SweepDraw.read(tmp_path / "sweep").chosen)
+    draw = SweepDraw.read(tmp_path / "sweep")
+    assert sorted(one.seed for one in runs.runs) == [3 + n for n in range(len(draw.chosen))]
+    assert "seed=3" not in {word for setting in draw.asked.settings for word in setting}
     number = TruncatedNegativeBinomial(2, 1)
     assert (
         convert(ORDERS, number.selected(np.array(ORDERS), np.zeros(len(ORDERS))), 1e-5) > 0

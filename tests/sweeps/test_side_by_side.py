@@ -91,7 +91,7 @@ def test_a_run_that_fails_is_named_and_the_others_end(tmp_path):
     done = run(*SWEEP, STACKED, *far, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
     states = [status(tmp_path / "sweep" / str(number))["state"] for number in range(4)]
     assert (done.returncode, states.count("failed")) == (2, 2)
-    assert "2 of 4 runs are done" in done.stdout
+    assert f"2 of 4 runs are done: {tmp_path / 'sweep'}\n" in done.stdout
     assert "2 of 4 runs failed" in done.stderr
 
 

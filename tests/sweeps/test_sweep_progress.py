@@ -50,6 +50,9 @@ def test_a_failed_run_is_named_with_its_reason(tmp_path, capsys):
     with SweepProgress([5, 5], [["seed=0", "rounds=5"], ["seed=1", "rounds=5"]]) as shown:
         shown.ended(1, tmp_path, ["seed=1", "rounds=5"], "it diverged")
     assert capsys.readouterr().err == "1/2  seed=1: failed: it diverged\n"
+    with SweepProgress([5], [["seed=1"]]) as shown:
+        shown.ended(0, tmp_path, ["seed=1"], "it diverged")
+    assert capsys.readouterr().err == "1/1  seed=1: failed: it diverged\n"
 
 
 @pytest.mark.parametrize(
