@@ -15,6 +15,7 @@ from fedpriv.runs.folder import CONFIG, RunFolder
 from fedpriv.runs.journal import attempts, repeated
 from fedpriv.settings.compose import CommandLine
 from fedpriv.settings.experiment import Experiment, build
+from fedpriv.settings.keys import file_values
 from fedpriv.util.untrusted_files import links_and_devices, read_plain_yaml
 
 RESUMABLE = ("rounds", "device", "quiet")
@@ -22,7 +23,8 @@ RESUMABLE = ("rounds", "device", "quiet")
 
 
 def stored_config(line: CommandLine, folder: str, jobs: int) -> DictConfig:
-    """The configuration of the run in `folder`, with the changes that `line` may make to it.
+    """The configuration of the run in `folder`, with the changes that `line` may make to it: words
+    of `RESUMABLE` keys and of the engine.
 
     jobs: number of jobs of the command line.
 
@@ -38,10 +40,22 @@ def stored_config(line: CommandLine, folder: str, jobs: int) -> DictConfig:
         what = " ".join(refused) + " cannot be changed" if refused else "no sweep is possible"
         raise ConfigError("resume", folder, f"resumes with its stored settings; {what}")
     stored = read_config(Path(folder))
-    merged = OmegaConf.merge(stored, OmegaConf.from_dotlist(changes))
+    words = [word for word in line.engine if not _names_engine_of(stored, word)]
+    merged = OmegaConf.merge(stored, OmegaConf.from_dotlist([*changes, *words]))
     assert isinstance(merged, DictConfig)
     require_same_rounds(stored, merged.rounds)
     return merged
+
+
+def _names_engine_of(stored: Mapping[str, Any], word: str) -> bool:
+    """Whether a word names the engine of a run, as in its own command. Raises ConfigError for
+    another one."""
+    key, _, name = word.partition("=")
+    own = stored.get("engine", {}).get("_target_")
+    named = key == "engine"
+    same = not named or file_values("engine", name).get("_target_") == own
+    require(same, key, name, f"the engine of the run, {own}")
+    return named
 
 
 def require_same_rounds(stored: Mapping[str, Any], rounds: int) -> None:
@@ -76,7 +90,8 @@ def stored_experiment(line: CommandLine, folder: str, jobs: int) -> tuple[Experi
     """The experiment of the run in `folder`, and its configuration (see `stored_config`). Classes
     outside fedpriv are imported only if `line` trusts the folder's code."""
     config = stored_config(line, folder, jobs)
-    return build(config, trust_code=line.trust_code), config
+    named = frozenset(word.partition("=")[0] for word in line.engine)
+    return build(config, trust_code=line.trust_code, named=named), config
 
 
 def _texts(tree: Any) -> Iterator[str]:

@@ -143,12 +143,14 @@ class CommandLine:
     multirun: whether it has -m.
     config_dir: the user's own configuration folder.
     trust_code: whether it has --trust-code: the folder of `resume=` may name any class.
+    engine: words of the engine beside `resume=`, which belong to the engine of its folder.
     """
 
     overrides: list[str]
     multirun: bool
     config_dir: str | None
     trust_code: bool = False
+    engine: tuple[str, ...] = ()
 
     @staticmethod
     def parse(args: list[str]) -> CommandLine:
@@ -165,11 +167,16 @@ class CommandLine:
                 )
         require_folder(known.config_dir)
         trusts: bool = known.trust_code
-        if trusts and not any(word.startswith("resume=") for word in known.overrides):
+        words: list[str] = known.overrides
+        engine: list[str] = []
+        if any(word.startswith("resume=") for word in words):
+            engine = [word for word in words if word.startswith(("engine=", "engine."))]
+            words = [word for word in words if word not in engine]
+        elif trusts:
             raise FedprivError(f"{TRUST_CODE}: only for a folder that resume= names")
-        overrides = with_listed_seeds(with_study(known.overrides))
+        overrides = with_listed_seeds(with_study(words))
         refuse_lone_words(overrides)
-        return CommandLine(overrides, known.multirun, known.config_dir, trusts)
+        return CommandLine(overrides, known.multirun, known.config_dir, trusts, tuple(engine))
 
 
 def require_folder(config_dir: str | None) -> None:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
@@ -208,17 +208,18 @@ class Experiment:
         return Streams(self.options.seed, system=self.options.system)
 
 
-def build(config: Any, *, trust_code: bool = True) -> Experiment:
+def build(config: Any, *, trust_code: bool = True, named: Collection[str] = ()) -> Experiment:
     """Check a composed configuration (a DictConfig or a plain dict) and build its components. With
     Hydra's node, keys of the command line must have an effect.
 
     trust_code: whether the configuration may name any class that can be imported, and addresses to
         connect to. Settings that are read from a folder may not, unless the user says so.
+    named: keys of addresses that the user has typed.
 
     Raises ConfigError with one line that names the key, its value and what is allowed.
     """
     tree = config if isinstance(config, DictConfig) else OmegaConf.create(config)
-    return build_resolved(resolved(tree), typed_words(tree), trust_code=trust_code)
+    return build_resolved(resolved(tree), typed_words(tree), trust_code=trust_code, named=named)
 
 
 def typed_words(config: DictConfig) -> list[str]:
@@ -257,7 +258,11 @@ def _plain(value: Any) -> Any:
 
 
 def build_resolved(
-    plain: dict[str, Any], words: Sequence[str] = (), *, trust_code: bool = True
+    plain: dict[str, Any],
+    words: Sequence[str] = (),
+    *,
+    trust_code: bool = True,
+    named: Collection[str] = (),
 ) -> Experiment:
     """Like `build`, from plain values and the words of the command line."""
     names = [f.name for f in fields(RunOptions)]
@@ -276,8 +281,8 @@ def build_resolved(
             node = with_public_numbers(node, components["data"], options)
         components[name] = _component(node, base, name, trust_code=trust_code)
     if not trust_code:
-        _require_no_address("engine", components["engine"])
-        _require_no_address("tracker", components["tracker"])
+        _require_no_address("engine", components["engine"], named)
+        _require_no_address("tracker", components["tracker"], named)
     experiment = Experiment(options, **components)
     if words:
         plan = experiment.planner.draft(experiment.federation)
@@ -332,13 +337,18 @@ def _require_installed(path: Any, group: str) -> None:
     require(known, f"{group}._target_", path, allowed + "import nothing else")
 
 
-def _require_no_address(group: str, component: Engine | Tracker) -> None:
+def _require_no_address(group: str, component: Engine | Tracker, named: Collection[str]) -> None:
     """Raise ConfigError for a component that would connect to another machine, write elsewhere than
     into the run's folder, or sign with keys that a file names."""
     for key in component.addresses:
-        address = getattr(component, key)
-        allowed = f"null, unless --trust-code: {UNTRUSTED} choose no place to connect or write to"
-        require(address is None, f"{group}.{key}", address, allowed)
+        name, address = f"{group}.{key}", getattr(component, key)
+        usual = getattr(type(component), key, None)
+        own = f" or {name}=... on this line" if group == "engine" else ""
+        allowed = (
+            f"{'null' if usual is None else usual}, unless --trust-code{own}: {UNTRUSTED} choose "
+            "no place to connect or write to"
+        )
+        require(address == usual or name in named, name, address, allowed)
 
 
 def _located(path: str, group: str) -> Any:

@@ -102,6 +102,22 @@ def test_a_site_that_pauses_or_has_spent_its_budget_ends_rounds_and_the_others_g
             main([*here.words, f"hydra.run.dir={tmp_path}/paused"])
 
 
+def test_a_coordinator_that_is_started_again_goes_on(federation, tmp_path):
+    """Its own words say where it listens and whose keys sign, as in the first line: the run's
+    folder may not."""
+    here = federation("aggregation=secagg")
+    folder = tmp_path / "apart"
+    with here.serving(*SILOS):
+        trained(folder, *here.words, "rounds=2")
+        own = [word for word in here.words if word != "quiet=true"]
+        for words in ([f"resume={folder}"], [f"resume={folder}", own[0], *own[2:]]):
+            refused(lambda: commands.run([*words, "rounds=3"]), "engine.study=", "on this line")
+        words = [*own, f"resume={folder}", "rounds=3"]
+        refused(lambda: commands.run([*words, "engine=ray"]), "engine=ray: the engine of the run")
+        main(words[1:])
+    assert (folder / "model.safetensors").read_bytes() == trained(tmp_path / "one", *whole(here))
+
+
 def test_a_site_that_was_away_takes_part_again(federation, tmp_path):
     """Its line ends before the run begins, and another process of the same site dials."""
     here = federation()
