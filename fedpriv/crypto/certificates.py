@@ -48,3 +48,18 @@ def new_certificate(name: str, keys: Path, certificates: Path) -> tuple[Path, Pa
     replace_file(public, certificate.public_bytes(pem))
     fsync_folder(secret.parent)
     return secret, public
+
+
+def outdated(name: str, certificate: bytes) -> str:
+    """Why a party's certificate does not hold now, in one line; empty: it does. Raises ValueError
+    for other bytes."""
+    known = x509.load_pem_x509_certificate(certificate)
+    now = datetime.datetime.now(datetime.UTC)
+    if now > known.not_valid_after_utc:
+        return f"the certificate of {name} expired on {known.not_valid_after_utc:%Y-%m-%d}"
+    if now < known.not_valid_before_utc:
+        since = f"{known.not_valid_before_utc:%Y-%m-%d}"
+        return (
+            f"the certificate of {name} begins on {since}, and the clock here says {now:%Y-%m-%d}"
+        )
+    return ""

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedpriv.errors import require
+from fedpriv.errors import AggregationAbortedError, MisfitError, require
 from fedpriv.parties.party import PATIENCE, Mail, Memory, PartySpec
 from fedpriv.parties.traffic import Letter, Traffic
 
@@ -77,6 +77,9 @@ class Session(AbstractContextManager["Session"], ABC):
     network: Callable[[], Network] = Network
     """Creates a network for each exchange."""
 
+    refusals: dict[str, AggregationAbortedError]
+    """By party that refuses this exchange, and is absent from it: what it says."""
+
     simulated: str = ""
     """What its parties leave out that parties of their own would do: a line; empty: nothing."""
 
@@ -87,7 +90,7 @@ class Session(AbstractContextManager["Session"], ABC):
     @abstractmethod
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         """Give each named party its mail, None the first time, and return its answer. The answer is
-        None for a party that was lost. Raises what a party raises."""
+        None for a party that was lost, or refuses. Raises what else a party raises."""
 
     @property
     @abstractmethod
@@ -121,18 +124,28 @@ class Session(AbstractContextManager["Session"], ABC):
 
     def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
         """Deliver messages until every party with a task has returned. Return what each party
-        learned, by name. Lost parties are missing, and so are parties that never end.
+        learned, by name. Lost parties are missing, and so are parties that refuse or never end.
 
         traffic: counts messages; `messages.encode` must then accept each of them.
 
-        Raises what a party raises, and RuntimeError when parties neither send nor return.
+        Raises what else a party raises, and RuntimeError when parties neither send nor return. If
+        nothing comes of it because a party refuses, raises its refusal.
         """
+        self.refusals = {}
         present = {name: task for name, task in sorted(tasks.items()) if name not in self.lost}
         self.begin(present)
         network = self.network()
         recorded = traffic is not None and traffic.transcript is not None
-        with self.exchanging(watched=recorded or not network.faithful):
-            return _deliver(self, network, list(present), traffic)
+        try:
+            with self.exchanging(watched=recorded or not network.faithful):
+                learned = _deliver(self, network, list(present), traffic)
+        except MisfitError:
+            raise
+        except AggregationAbortedError as abort:
+            raise next(iter(self.refusals.values()), abort) from None
+        if self.refusals and not learned:
+            raise next(iter(self.refusals.values()))
+        return learned
 
     def exchanging(self, *, watched: bool) -> AbstractContextManager[object]:
         """Context of one exchange.

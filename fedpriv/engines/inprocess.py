@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedpriv.engines.base import Answer, Engine, Returned, Session
+from fedpriv.errors import RefusedError
 from fedpriv.parties.one_process import OneProcess, sharing
 from fedpriv.parties.party import Mail, Memory, Participant, Party, PartySpec
 from fedpriv.util.work import Work, run_all
@@ -101,7 +102,7 @@ class InProcessSession(Session):
         waiting: dict[str, Work[Any]] = {}
         nbytes = 0
         for name in answers:
-            said = resume(self.parties[name], mail[name])
+            said = self._resumed(name, mail[name])
             if type(said) is dict or not isinstance(said, Work):
                 answers[name] = said
                 continue
@@ -113,15 +114,23 @@ class InProcessSession(Session):
                 nbytes = 0
         return answers | self._after(waiting)
 
-    def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Answer]:
+    def _resumed(self, name: str, given: Any) -> Answer | Work[Any] | None:
+        """As `resume`; None for a party that refuses."""
+        try:
+            return resume(self.parties[name], given)
+        except RefusedError as refusal:
+            self.refusals[name] = refusal
+            return None
+
+    def _after(self, waiting: Mapping[str, Work[Any]]) -> dict[str, Answer | None]:
         """Run the work that parties wait for, and all further work that they ask for; return their
         answers."""
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Answer | None] = {}
         while waiting:
             results = run_all(list(waiting.values()))[::-1]
             more = {}
             for name in waiting:
-                said = resume(self.parties[name], results.pop())
+                said = self._resumed(name, results.pop())
                 if type(said) is dict or not isinstance(said, Work):
                     answers[name] = said
                 else:

@@ -186,10 +186,14 @@ def in_words(failure: PartyFailure) -> str:
     return " ".join(failure.text.split())[:LONGEST]
 
 
-def aborting(party: str, failure: PartyFailure) -> AggregationAbortedError | None:
-    """The exception of a party in another's hands, with its name, if it ends a round without a sum;
-    None for any other."""
-    cls = _nearest(failure, AggregationAbortedError)
+def aborting(
+    party: str,
+    failure: PartyFailure,
+    base: type[AggregationAbortedError] = AggregationAbortedError,
+) -> AggregationAbortedError | None:
+    """The exception of a party in another's hands, with its name, if it is one of these, which end
+    a round without a sum; None for any other."""
+    cls = _nearest(failure, base)
     if cls is None:
         return None
     error: AggregationAbortedError = cls.__new__(cls, f"{party} says: {in_words(failure)}")

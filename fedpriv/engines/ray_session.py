@@ -12,10 +12,10 @@ from typing import Any
 import ray
 
 from fedpriv.engines.descriptions import describe
-from fedpriv.engines.party_host import HostedSession, raise_failure, read_reply
+from fedpriv.engines.party_host import HostedSession, aborting, raise_failure, read_reply
 from fedpriv.engines.ray_cluster import CONNECTION, Node, Share, nodes
 from fedpriv.engines.ray_party import HEAD, PIECE, PartyProcess, batches
-from fedpriv.errors import FedprivError, FedprivWarning
+from fedpriv.errors import FedprivError, FedprivWarning, RefusedError
 from fedpriv.parties.messages import LIMIT, encode
 from fedpriv.parties.party import Memory, PartySpec
 from fedpriv.util.source_commit import package
@@ -143,8 +143,8 @@ class RaySession(HostedSession):
     def _ask(
         self, verb: str, requests: Mapping[str, bytes], *, starting: bool = False
     ) -> dict[str, tuple[str, Any]]:
-        """Each party's reply to its request; lost parties are missing. Raises the exception of the
-        first party, by name, that raises one."""
+        """Each party's reply to its request; lost parties are missing, and those that refuse an
+        exchange. Raises the exception of the first party, by name, that raises another one."""
         pending = {}
         for name, request in requests.items():
             if name not in self.reasons:
@@ -161,9 +161,13 @@ class RaySession(HostedSession):
                 replies[name] = read_reply(verb, raw, len(self.specs))
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})")
-        for name, (outcome, content) in replies.items():
+        for name, (outcome, content) in [*replies.items()]:
             if outcome == "raised":
-                raise_failure(name, content)
+                refusal = aborting(name, content, RefusedError) if verb == "wake" else None
+                if refusal is None:
+                    raise_failure(name, content)
+                self.refusals[name] = refusal
+                del replies[name]
         return replies
 
     def _replies(self, pending: Mapping[str, Any], *, starting: bool = False) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import grpc
 
+from fedpriv.crypto.certificates import outdated
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT
 from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes
@@ -33,6 +34,8 @@ SERVICE, METHOD = "fedpriv.Site", "Answer"
 COMPUTING = b""
 BEAT = 2.0
 """Seconds between two frames of a site that computes."""
+SILENT = 60.0
+"""Seconds without a frame after which a line has ended, for one that should answer or compute."""
 OPTIONS = [
     ("grpc.max_receive_message_length", LIMIT),
     ("grpc.max_send_message_length", LIMIT),
@@ -46,7 +49,10 @@ RETRY = (0.5, 3.0)
 
 
 class EndedError(Exception):
-    """A line that has ended."""
+    """A line that has ended, and why."""
+
+    def __init__(self, why: str = "its line has ended") -> None:
+        super().__init__(why)
 
 
 @dataclass
@@ -54,11 +60,13 @@ class Line:
     """A site's stream: requests that wait, one after the other, until it ends.
 
     cancel: ends the stream.
-    heard: when its last frame came, by `time.monotonic`.
+    asked: when the last request was made, by `time.monotonic`.
+    heard: when the last frame came since then.
     """
 
     cancel: Callable[[], object]
-    heard: float = field(default_factory=time.monotonic)
+    asked: float = 0.0
+    heard: float = 0.0
     _waiting: queue.SimpleQueue[tuple[bytes, Future[bytes]] | None] = field(
         default_factory=queue.SimpleQueue
     )
@@ -72,7 +80,7 @@ class Line:
             if self._ended:
                 reply.set_exception(EndedError())
             else:
-                self.heard = time.monotonic()
+                self.asked = self.heard = time.monotonic()
                 self._waiting.put((request, reply))
         return reply
 
@@ -81,6 +89,11 @@ class Line:
         with self._lock:
             self._ended = True
         self._waiting.put(None)
+
+    def cut(self) -> None:
+        """The same at once, whatever the site still sends."""
+        self.end()
+        self.cancel()
 
     def requests(self, frames: Iterator[bytes]) -> Iterator[bytes]:
         """The requests in their order; the reply to each comes before the next one goes.
@@ -110,15 +123,18 @@ class Line:
         raise EndedError
 
     def within(self, reply: Future[bytes], seconds: float) -> bytes:
-        """The reply. Raises EndedError if the line ends, or TimeoutError if nothing comes for so
-        many seconds."""
+        """The reply, at most so many seconds after its request. Raises EndedError for a line that
+        ends before, or is silent."""
         while True:
-            left = self.heard + seconds - time.monotonic()
+            now = time.monotonic()
+            late, silent = self.asked + seconds - now, self.heard + SILENT - now
             try:
-                return reply.result(max(left, 0.0))
+                return reply.result(max(min(late, silent), 0.0))
             except LateError:
-                if time.monotonic() >= self.heard + seconds:
-                    raise
+                if late <= silent:
+                    raise EndedError(f"no answer within engine.timeout={seconds:g} s") from None
+                if time.monotonic() >= self.heard + SILENT:
+                    raise EndedError(f"nothing heard for {SILENT:g} s") from None
 
 
 @dataclass(frozen=True)
@@ -138,9 +154,23 @@ class Certificates:
         """A party's certificate. Raises FedprivError for a file that cannot be read."""
         return _content(self.folder / f"{name}.pem")
 
+    def outdated(self, *names: str) -> str:
+        """Which certificates do not hold now, in a line; empty: all do. Raises FedprivError for a
+        file that is none."""
+        found = []
+        for name in names:
+            try:
+                found.append(outdated(name, self.of(name)))
+            except ValueError as error:
+                raise FedprivError(f"{self.folder / name}.pem: not a certificate") from error
+        return "; ".join(filter(None, found))
+
     @property
     def own(self) -> tuple[bytes, bytes]:
-        """The party's private key and certificate."""
+        """The party's private key and certificate. Raises FedprivError for files that cannot be
+        used now."""
+        if why := self.outdated(self.name):
+            raise FedprivError(f"{why}: make a new one (fedpriv keys certificate), for everybody")
         return _content(self.key), self.of(self.name)
 
 
@@ -166,6 +196,7 @@ class Switchboard:
     def __init__(self, address: str, sites: tuple[str, ...], certificates: Certificates) -> None:
         """Listen. Raises FedprivError if nothing can listen at the address."""
         self.lines: dict[str, Line] = {}
+        self.certificates = certificates
         self._names = {_plain(certificates.of(name)): name for name in sites}
         self._changed = threading.Condition()
         alone = [*OPTIONS, ("grpc.so_reuseport", 0)]  # else a second coordinator could listen
@@ -198,8 +229,7 @@ class Switchboard:
             before, self.lines[name] = self.lines.get(name), line
             self._changed.notify_all()
         if before is not None:
-            before.end()
-            before.cancel()
+            before.cut()
         try:
             yield from line.requests(frames)
         finally:
@@ -207,6 +237,10 @@ class Switchboard:
                 if self.lines.get(name) is line:
                     del self.lines[name]
                 self._changed.notify_all()
+
+    def why_away(self, name: str) -> str:
+        """What is known of a site without a line."""
+        return ": ".join(filter(None, ("not connected", self.certificates.outdated(name))))
 
     def wait(self, names: frozenset[str], seconds: float) -> frozenset[str]:
         """Wait until these sites are connected. Returns those that are not, after so many
@@ -264,7 +298,8 @@ def dial(
                         answer = worker.submit(reply, request)
                         _send(answer, frames.put, computing)
                 except grpc.RpcError as error:
-                    why = f"{error.code().name.lower()}: {error.details()}"
+                    why = certificates.outdated(coordinator, certificates.name)
+                    why = why or f"{error.code().name.lower()}: {error.details()}"
                     if said != why:
                         say(said := why)
                 finally:

@@ -44,7 +44,7 @@ class Sites(Engine):
     listen: host and port to listen on, such as 0.0.0.0:8443.
     certificates: folder with the certificate of every silo and of the coordinator, NAME.pem.
     waiting: seconds to wait for the sites before the first round.
-    timeout: seconds without an answer after which a site that is not computing is lost.
+    timeout: seconds that a site may take for an answer, local training included.
     roster, keys: see `Engine`; keys also has the coordinator's TLS key, coordinator.tls.
     """
 
@@ -54,7 +54,7 @@ class Sites(Engine):
     listen: str = "localhost:8443"
     certificates: str = "certificates"
     waiting: float = 600.0
-    timeout: float = 60.0
+    timeout: float = 600.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,9 +11,8 @@ from fedpriv.engines.base import Answer
 from fedpriv.engines.inprocess import InProcessSession
 from fedpriv.engines.party_host import HostedSession, aborting, in_words, read_reply
 from fedpriv.engines.site_lines import EndedError, Line, Switchboard
-from fedpriv.errors import AggregationAbortedError, FedprivError, FedprivWarning, SilenceError
+from fedpriv.errors import FedprivError, FedprivWarning
 from fedpriv.parties.party import Mail, Memory, PartySpec
-from fedpriv.parties.traffic import Traffic
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import package
 
@@ -39,17 +38,16 @@ class SitesSession(HostedSession):
         self.silos = silos = tuple(settings)
         self.board = board
         self.timeout = timeout
-        self.refusals: dict[str, AggregationAbortedError] = {}
         self.helpers = InProcessSession(helpers, {})
         LOGGER.info("waiting for %s", ", ".join(silos))
         try:
-            if missing := board.wait(frozenset(silos), waiting):
+            if missing := sorted(board.wait(frozenset(silos), waiting)):
+                why = board.certificates.outdated(*missing)
                 raise FedprivError(
-                    f"engine.waiting={waiting:g}: {', '.join(sorted(missing))} did not dial in"
+                    f"engine.waiting={waiting:g}: {', '.join(missing)} did not dial in"
+                    f"{why and f' ({why})'}"
                 )
             self._start({name: {} for name in silos})
-            if self.refusals:
-                raise next(iter(self.refusals.values()))
         except BaseException:
             self.close()
             raise
@@ -71,18 +69,17 @@ class SitesSession(HostedSession):
         self.board.wait(frozenset(silos), min(REDIAL, self.timeout))
         for name in silos:
             self.reasons.pop(name, None)
-            self.refusals.pop(name, None)
         ours = package().encode()
         self._ask("open", {name: ours + b"\n" + self.settings[name] for name in silos})
 
     def begin(self, tasks: Mapping[str, Any]) -> None:
-        self.refusals.clear()
         here, apart = self._parted(tasks)
         self.helpers.begin(here)
         super().begin(apart)
 
     def wake(self, mail: Mapping[str, Mail | None]) -> dict[str, Answer | None]:
         here, apart = self._parted(mail)
+        self.helpers.refusals = self.refusals
         answers = self.helpers.wake(here) | super().wake(apart)
         return {name: answers[name] for name in sorted(answers)}
 
@@ -91,28 +88,16 @@ class SitesSession(HostedSession):
         here = {name: one for name, one in named.items() if name not in self.silos}
         return here, {name: one for name, one in named.items() if name in self.silos}
 
-    def run(self, tasks: Mapping[str, Any], traffic: Traffic | None = None) -> dict[str, Any]:
-        """As `Session.run`. A silo that refuses is absent from the exchange; if there is no sum
-        without it, its refusal is the reason."""
-        try:
-            learned = super().run(tasks, traffic)
-        except SilenceError as silence:
-            raise next(iter(self.refusals.values()), silence) from None
-        silos = [name for name in tasks if name in self.silos]
-        if self.refusals and not any(name in learned for name in silos):
-            raise next(iter(self.refusals.values()))
-        return learned
-
     def checkpoints(self, names: Iterable[str]) -> dict[str, Memory]:
         return {name: {} for name in names if name not in self.reasons}
 
     def _ask(self, verb: str, requests: Mapping[str, bytes]) -> dict[str, tuple[str, Any]]:
-        """As `HostedSession._ask`; silos that have refused this exchange are missing too."""
+        """As `HostedSession._ask`; silos that refuse this exchange are missing too."""
         asked = {}
-        for name in sorted(requests.keys() - self.reasons.keys() - self.refusals.keys()):
+        for name in sorted(requests.keys() - self.reasons.keys()):
             line = self.board.lines.get(name)
             if line is None:
-                self._lose(name, "not connected")
+                self._lose(name, self.board.why_away(name))
             else:
                 asked[name] = line, line.ask(f"{verb} ".encode() + requests[name])
         replies: dict[str, tuple[str, Any]] = {}
@@ -120,26 +105,25 @@ class SitesSession(HostedSession):
             try:
                 raw = line.within(reply, self.timeout)
                 replies[name] = read_reply(verb, raw, len(self.silos) + len(self.helpers.specs))
-            except EndedError:
-                self._lose(name, "its line has ended", line)
-            except TimeoutError:
-                self._lose(name, f"no answer within engine.timeout={self.timeout:g} s", line)
+            except EndedError as ended:
+                self._lose(name, str(ended), line)
             except ValueError as error:
                 self._lose(name, f"its reply cannot be read ({error})", line)
         for name, (kind, content) in [*replies.items()]:
             if kind == "raised":
                 del replies[name]
-                if abort := aborting(name, content):
-                    self.refusals[name] = abort
-                    LOGGER.warning("%s", abort)
-                else:
+                abort = aborting(name, content) if verb == "wake" else None
+                if abort is None:
                     self._lose(name, in_words(content))
+                else:
+                    self.refusals[name] = abort
         return replies
 
     def _lose(self, name: str, why: str, line: Line | None = None) -> None:
         """Count a silo as lost until it is opened again. A late answer on its line would be taken
-        for one to the next request, so the line ends; the site dials again."""
+        for one to the next request, so the line is cut; the site dials
+        again."""
         self.reasons[name] = why
         if line is not None:
-            line.end()
+            line.cut()
         warnings.warn(f"{name} is silent from now on: {why}", FedprivWarning, stacklevel=3)

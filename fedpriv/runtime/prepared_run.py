@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from fedpriv.errors import (
     MisfitError,
     SilenceError,
 )
+from fedpriv.parties.messages import digest_of
 from fedpriv.parties.post import blaming
 from fedpriv.parties.traffic import Traffic
 from fedpriv.rounds.plan import Plan
@@ -285,20 +288,25 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
 
     def agreed(self, query: Query, learned: dict[str, Any]) -> Total:
         """The total. All parties that learn it must have the same one. Raises
-        AggregationAbortedError if such a party was lost, and RuntimeError if parties disagree."""
-        totals = []
+        AggregationAbortedError if such a party was lost, or if parties disagree: one that tells
+        another total or state than most is at fault."""
+        totals = {}
         for name in self.plan.threat_model.learners or query.silos:
             known = learned.get(name)
             total = known.total if isinstance(known, SiloReport) else known
             if total is None:
                 raise AggregationAbortedError(f"the {name} was lost and with it the sum")
-            totals.append(query.covered(total))
-        first = totals[0]
-        if any(
-            t.silos != first.silos or not np.array_equal(t.vector, first.vector) for t in totals[1:]
-        ):
-            raise RuntimeError(f"round {query.round}: the parties have learned different totals")
-        return first
+            totals[name] = total
+        alike = {name: digest_of([total.silos, total.vector + 0]) for name, total in totals.items()}
+        states = {n: one.state for n, one in learned.items() if isinstance(one, SiloReport)}
+        for what, told in (("total", alike), ("state", states)):
+            others = {n: f"{n} has told another {what} than most" for n in minority(told)}
+            self.standing.faults |= others
+        if self.standing.faults:
+            raise MisfitError("; ".join(self.standing.faults.values()))
+        if len(set(alike.values())) > 1:
+            raise MisfitError("the parties have learned different totals")
+        return query.covered(next(iter(totals.values())))
 
     def arrays(self, state: State) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint; `prepare` reads them."""
@@ -318,3 +326,10 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
             pieces[name] = flat[start:stop].astype(np.float32).reshape(tuple(parameter.shape))
             start = stop
         return pieces
+
+
+def minority(told: Mapping[str, Any]) -> list[str]:
+    """Who says something else than more than half of all; empty: nobody, or no half says the
+    same."""
+    said, count = Counter(told.values()).most_common(1)[0] if told else (None, 0)
+    return [name for name, one in told.items() if one != said] if 2 * count > len(told) else []

@@ -65,13 +65,15 @@ class SetUps:
     def set_up(self, round: int, lines: list[dict[str, Any]], state: State | None = None) -> None:
         """Run `_set_up` until it succeeds, with all silos.
 
-        A silo that does not answer in two set-ups is left out until the next one, if those that are
-        left are enough for a sum. Raises AggregationAbortedError if they are not, or if another
-        party is missing.
+        A silo that was at fault, or does not answer in two set-ups, is left out until the next one,
+        if those that are left are enough for a sum. Raises AggregationAbortedError if they are not,
+        or if another party is missing.
         """
         standing = self.standing
         before = standing.absent
-        standing.absent = frozenset()
+        told, standing.faults = standing.faults, {}
+        goes_on = self.settings.continues_with(len(self.settings.silos) - len(told))
+        standing.absent = frozenset(told) if goes_on else frozenset()
         if before and self._stateful(max(1, round)):
             # They may have stored something of a query whose sum was undone meanwhile.
             self._reopen(before)
@@ -81,6 +83,7 @@ class SetUps:
                 self._set_up(round, lines, state)
                 break
             except SilenceError as silence:
+                told |= {name: str(why) for name, why in self.session.refusals.items()}
                 left = len(set(self.silos) - silence.names)
                 if (
                     not silence.names
@@ -93,9 +96,9 @@ class SetUps:
         standing.set_up_round = round
         standing.failures_since = 0
         if new := sorted(standing.absent - before):
-            message = (
-                f"round {round}: continuing without {', '.join(new)}: no answer in two set-ups"
-            )
+            why = "; ".join(told[name] for name in new if name in told)
+            why = why or "no answer in two set-ups"
+            message = f"round {round}: continuing without {', '.join(new)}: {why}"
             warnings.warn(message, FedprivWarning, stacklevel=2)
         if back := sorted(before - standing.absent):
             LOGGER.info("round %d: %s is back", round, ", ".join(back))
@@ -138,7 +141,9 @@ class SetUps:
         if not missing:
             missing = frozenset(name for name in self.silos if enrolled.get(name) is not True)
         if missing:
-            raise SilenceError(f"the set-up has lost {', '.join(sorted(missing))}", missing)
+            why = "; ".join(map(str, self.session.refusals.values()))
+            lost = f"the set-up has lost {', '.join(sorted(missing))}"
+            raise SilenceError(f"{lost}{why and f' ({why})'}", missing)
         self.standing.ready = True
         self.standing.agreed_digest = state.digest() if self.peers else None
 
@@ -176,6 +181,10 @@ class SetUps:
                     ) from abort
 
     def _note_losses(self, round: int) -> None:
-        """Note the parties that have been lost since the last set-up began."""
-        for name in sorted(self.session.lost - self.standing.absent):
-            self.standing.losses.setdefault(round, {})[name] = self.session.why_lost(name)
+        """Note the parties that have been lost since the last set-up began, that refuse, or that
+        are at fault."""
+        lost = sorted(self.session.lost - self.standing.absent)
+        gone = {name: self.session.why_lost(name) for name in lost} | self.standing.faults
+        gone |= {name: str(refusal) for name, refusal in self.session.refusals.items()}
+        if gone:
+            self.standing.losses.setdefault(round, {}).update(gone)

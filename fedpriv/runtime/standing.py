@@ -33,6 +33,7 @@ class Standing:
     agreed_digest: digest of the state that all silos are known to hold; None: unknown, or a helper
         holds the state.
     absent: silos that the last set-up has left out.
+    faults: by silo: what it did since the last set-up that no honest one does, in a line.
     losses: round: parties that were lost in it, and why; those of the first set-up are in round 0.
         Who writes them down empties it.
     """
@@ -47,6 +48,7 @@ class Standing:
     set_up_round: int = 0
     agreed_digest: bytes | None = None
     absent: frozenset[str] = frozenset()
+    faults: dict[str, str] = field(default_factory=dict)
     losses: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ from waiting import wait_until
 from fedpriv.engines import ray as engine_module
 from fedpriv.engines.bundles import bundled
 from fedpriv.engines.ray import RayEngine
-from fedpriv.errors import ConfigError
+from fedpriv.errors import ConfigError, RefusedError
 from fedpriv.parties.messages import encode
 
 pytestmark = [
@@ -116,6 +116,17 @@ def test_a_party_whose_replies_are_none_is_silent_and_the_others_go_on(session, 
         assert play.run(session, tasks)["server"][1] == ["b"]
     assert session.lost == {"a"}
     session.reopen({"a": {}})
+    assert play.run(session, {"a": (play.leaves, "well")}) == {"a": "well"}
+
+
+def test_a_party_that_refuses_is_absent_and_the_others_go_on(session):
+    refusal = (play.fails, RefusedError, "a refuses round 3")
+    tasks = {"a": refusal, "b": (play.speaks_twice,), "server": (play.listens_twice,)}
+    assert play.run(session, tasks)["server"][1] == ["b"]
+    assert not session.lost
+    assert "a refuses round 3" in str(session.refusals["a"])
+    with pytest.raises(RefusedError, match="a refuses round 3"):
+        play.run(session, {"a": refusal})
     assert play.run(session, {"a": (play.leaves, "well")}) == {"a": "well"}
 
 

@@ -12,6 +12,7 @@ from fedpriv.errors import RefusedError
 from fedpriv.rounds.query import QueryTask, SetUpTask, next_session
 from fedpriv.runs.loop import train
 from fedpriv.runtime import StoppedError, prepare
+from fedpriv.runtime.silo_journal import Budget
 from fedpriv.testing import experiment
 from fedpriv.testing.deaths import Death, Mortal
 from fedpriv.testing.faults import Faulty, drop
@@ -120,6 +121,25 @@ def test_a_silo_sums_over_no_fewer_than_the_cohort_whoever_is_named_in_a_set_up(
             assert end.value.value is True
             query = silo.asked(QueryTask(1, 0))
             assert (query.n_summed, query.invited) == (3, (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("words", "goes_on"),
+    [*((words, True) for words in COHORTS.values()), *((words, False) for words in WHOLE.values())],
+    ids=[*COHORTS, *(f"whole {name}" for name in WHOLE)],
+)
+def test_a_silo_that_refuses_is_absent_by_name_and_with_its_reason(words, goes_on):
+    with prepare(experiment(*TINY, *words)) as prepared:
+        silo = prepared.session.participants["silo2"]
+        silo.journal.budget = Budget(1e-9, 1e-5)
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        [why] = prepared.standing.losses[1].values()
+        assert why.startswith("silo2 refuses round 1: with its earlier answers it would exceed its")
+        assert result.aborted == (None if goes_on else why)
+        assert silo.journal.last == (0, 0)
+        asked = {name for name in prepared.silos if name != "silo2"}
+        last = {prepared.session.participants[name].journal.last for name in asked}
+        assert last == {(1, 0)}
 
 
 def test_a_silo_that_is_back_goes_on_from_what_it_gave_out_last():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpriv.accountants.ledger import Ledger
-from fedpriv.errors import AggregationAbortedError, MisfitError, SilenceError
+from fedpriv.errors import AggregationAbortedError, MisfitError, RefusedError, SilenceError
 from fedpriv.rounds.query import Asked, SiloReport, events_of
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.testing import experiment
@@ -24,6 +24,7 @@ class Scripted:
     """Parties whose set-ups end as told: in silence of those named, or well."""
 
     tries: list
+    refusals: dict
     lost: frozenset = frozenset()
 
     def reopen(self, memories):
@@ -35,24 +36,39 @@ class Scripted:
         return dict.fromkeys(tasks, True)
 
 
-def scripted(*tries):
+def scripted(*tries, **refusals):
     """A run of four silos, of which two are enough."""
     settings = SimpleNamespace(
         aggregation=SimpleNamespace(helpers=("server",)),
         continues_with=lambda left: left >= 2,
         silos=("silo0", "silo1", "silo2", "silo3"),
     )
-    return PreparedRun(settings, Scripted([*tries]), None, None, None)
+    return PreparedRun(settings, Scripted([*tries], refusals), None, None, None)
 
 
-def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out():
-    prepared = scripted({"silo1"}, {"silo1"})
-    with pytest.warns(
-        RuntimeWarning, match="round 3: continuing without silo1: no answer in two set-ups"
-    ):
+@pytest.mark.parametrize(
+    ("refusals", "why"),
+    [({}, "no answer in two set-ups"), ({"silo1": RefusedError("silo1 has paused")}, "has paused")],
+)
+def test_whoever_is_silent_in_two_tries_of_a_set_up_is_left_out(refusals, why):
+    prepared = scripted({"silo1"}, {"silo1"}, **refusals)
+    with pytest.warns(RuntimeWarning, match=f"round 3: continuing without silo1: .*{why}"):
         prepared.set_up(3, [])
     assert prepared.standing.absent == {"silo1"}
     assert prepared.silos == ("silo0", "silo2", "silo3")
+
+
+@pytest.mark.parametrize("guilty", [("silo1",), ("silo1", "silo3"), ("silo0", "silo1", "silo3")])
+def test_whoever_was_at_fault_is_left_out_of_one_set_up_if_the_others_are_enough(guilty):
+    prepared = scripted()
+    prepared.standing.faults = {name: f"{name} has told another total" for name in guilty}
+    if len(guilty) < 3:
+        with pytest.warns(RuntimeWarning, match="silo1 has told another total"):
+            prepared.set_up(3, [])
+    else:
+        prepared.set_up(3, [])
+    assert prepared.standing.absent == ({*guilty} if len(guilty) < 3 else set())
+    assert not prepared.standing.faults
 
 
 @pytest.mark.filterwarnings("error")
@@ -208,20 +224,30 @@ def test_peers_hold_the_state_that_the_run_goes_on_from():
         assert not prepared.silos_hold(start)
 
 
-def test_reports_of_different_states_are_held_by_nobody(plain, monkeypatch):
-    run = plain.session.run
-    states = iter([bytes(32), bytes(31) + b"\1", bytes(32)])
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [((0, 1, 2), None), ((0, 1, 0), "silo1 has told another state than most"), ((0, 0, 0), None)],
+)
+def test_a_state_is_held_if_all_report_it_and_one_who_reports_another_is_named(
+    told, why, plain, monkeypatch
+):
+    run, states = plain.session.run, [bytes(31) + bytes([one]) for one in told]
 
     def differing(tasks, traffic):
+        given = iter(states)
         learned = run(tasks, traffic)
         return {
-            name: replace(known, state=next(states)) if isinstance(known, SiloReport) else known
+            name: replace(known, state=next(given)) if isinstance(known, SiloReport) else known
             for name, known in learned.items()
         }
 
     monkeypatch.setattr(plain.session, "run", differing)
-    exchange(plain)
-    assert plain.standing.agreed_digest is None
+    if why is None:
+        exchange(plain)
+    else:
+        with pytest.raises(MisfitError, match=why):
+            exchange(plain)
+    assert plain.standing.agreed_digest == (states[0] if {*told} == {0} else None)
 
 
 def test_queries_of_one_round_have_noise_of_their_own_and_are_charged_apart():

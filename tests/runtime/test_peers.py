@@ -81,12 +81,19 @@ def test_traffic_is_counted_to_the_byte_and_silos_are_sent_no_model():
     assert size_of(np.zeros(size)) > head
 
 
-def test_a_silo_that_goes_on_from_another_state_ends_the_run():
-    with prepare(experiment(*NINE, "algo=fedavg")) as prepared:
+@pytest.mark.filterwarnings("ignore:round 2. continuing without silo3")
+@pytest.mark.parametrize("least", [None, 5])
+def test_a_silo_that_goes_on_from_another_state_is_named_and_left_out_if_the_others_can(least):
+    words = () if least is None else (*CONVERGED, f"aggregation.least_peers={least}")
+    with prepare(experiment(*NINE, "algo=fedavg", "rounds=3", *words)) as prepared:
         silo = prepared.session.participants["silo3"]
         silo.state = silo.state.with_params(silo.state.params + 1e-9)
-        with pytest.raises(RuntimeError, match="hold different states"):
-            prepared.run_round(prepared.queries(1), prepared.state)
+        result = prepared.run_round(prepared.queries(1), prepared.state)
+        assert "silo3 has told another" in result.aborted
+        assert prepared.standing.losses == {1: {"silo3": result.aborted}}
+        result = prepared.run_round(prepared.queries(2), result.state)
+        assert result.aborted is None
+        assert prepared.standing.absent == (frozenset() if least is None else {"silo3"})
 
 
 @dataclass(frozen=True)

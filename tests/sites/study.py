@@ -2,12 +2,15 @@
 
 import contextlib
 import csv
+import datetime
 import random
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from fedpriv.cli import main
 from fedpriv.crypto.certificates import new_certificate
@@ -112,6 +115,20 @@ class Federation:
                 thread.join()
             for host in hosts.values():
                 host.close()
+
+
+def with_dates(certificate, key, first, last):
+    """Replace a certificate by the same one that is valid from the first to the last of these days,
+    counted from now."""
+    old = x509.load_pem_x509_certificate(certificate.read_bytes())
+    secret = serialization.load_pem_private_key(key.read_bytes(), None)
+    now = datetime.datetime.now(datetime.UTC)
+    new = x509.CertificateBuilder(
+        *(old.issuer, old.subject, old.public_key(), old.serial_number),
+        *(now + datetime.timedelta(days=days) for days in (first, last)),
+        [*old.extensions],
+    ).sign(secret, hashes.SHA256())
+    certificate.write_bytes(new.public_bytes(serialization.Encoding.PEM))
 
 
 def rows_of_all():

@@ -2,6 +2,8 @@
 does, and refuse what they have not agreed to."""
 
 import socket
+import threading
+import time
 
 import pytest
 import yaml
@@ -10,17 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 from scipy.optimize import brentq
+from waiting import wait_until
 
 from fedpriv import commands
 from fedpriv.cli import main
+from fedpriv.engines.site_lines import dial
+from fedpriv.engines.sites import COORDINATOR
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import decode, encode
 from fedpriv.rounds.query import SetUpTask
+from fedpriv.runs.status import Status
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, Tables
 from fedpriv.sites import command
 from fedpriv.sites.serve import host_of
 from fedpriv.util.source_commit import package
-from sites.study import SILOS, Federation, write_yaml
+from sites.study import SILOS, Federation, with_dates, write_yaml
 
 pytest.importorskip("grpc")
 
@@ -110,11 +116,11 @@ def test_a_coordinator_that_is_started_again_goes_on(federation, tmp_path):
     with here.serving(*SILOS):
         trained(folder, *here.words, "rounds=2")
         own = [word for word in here.words if word != "quiet=true"]
-        for words in ([f"resume={folder}"], [f"resume={folder}", own[0], *own[2:]]):
-            refused(lambda: commands.run([*words, "rounds=3"]), "engine.study=", "on this line")
-        words = [*own, f"resume={folder}", "rounds=3"]
-        refused(lambda: commands.run([*words, "engine=ray"]), "engine=ray: the engine of the run")
-        main(words[1:])
+        again = [f"resume={folder}", "rounds=3"]
+        refused(lambda: commands.run(again), "engine.study=", "on this line")
+        refused(lambda: commands.run([*again, own[0], *own[2:]]), "engine.study=", "on this line")
+        refused(lambda: commands.run([*again, "engine=ray"]), "engine=ray: the engine of the run")
+        main([*own[1:], *again])
     assert (folder / "model.safetensors").read_bytes() == trained(tmp_path / "one", *whole(here))
 
 
@@ -286,6 +292,64 @@ def test_a_coordinator_without_its_sites_says_whom_it_misses(federation, tmp_pat
     with here.serving("north"):
         words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=2"]
         refused(lambda: commands.run(words), "engine.waiting=2: silo0", "silo2 did not dial in")
+
+
+@pytest.mark.parametrize(
+    ("days", "why"),
+    [
+        ((-9, -2), "the certificate of {} expired on 20"),
+        ((2, 9), "the certificate of {} begins on"),
+    ],
+)
+def test_a_certificate_that_does_not_hold_now_is_named_on_both_sides(
+    federation, tmp_path, days, why, caplog
+):
+    here = federation()
+    caplog.set_level("INFO")
+    words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=1"]
+    certificates, keys = tmp_path / "certificates", tmp_path / "keys"
+    with here.serving("north", "west"):
+        with_dates(certificates / "silo0.pem", keys / "silo0.tls", *days)
+        missing = ("engine.waiting=1: silo0", "did not dial in", why.format("silo0"))
+        refused(lambda: commands.run(words), *missing)
+    refused(lambda: command.main(["approve", "--yes", f"{tmp_path}/east.yaml"]), missing[2])
+    with_dates(certificates / "coordinator.pem", keys / "coordinator.tls", *days)
+    refused(lambda: commands.run(words), why.format("coordinator"))
+    with here.serving("north"):
+        wait_until(lambda: why.format("coordinator") in caplog.text)
+
+
+@pytest.mark.filterwarnings("ignore:silo2 is silent")
+def test_a_site_that_computes_for_ever_holds_a_round_as_long_as_an_answer_may_take(
+    federation, tmp_path
+):
+    here = federation("aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2")
+    ended = threading.Event()
+    host = here.host("west")
+
+    def answer(frame):
+        if frame.startswith(b"begin ") and b"QueryTask" in frame:
+            ended.wait(60)
+        return host.answer(frame)
+
+    site = here.site("west")
+    forever = threading.Thread(
+        target=dial,
+        args=(site.coordinator, COORDINATOR, site.lines("silo2"), answer),
+        kwargs={"computing": lambda: True, "say": str, "until": ended},
+    )
+    forever.start()
+    with here.serving("east", "north"):
+        began = time.monotonic()
+        trained(tmp_path / "apart", *here.words, "engine.timeout=1")
+        took = time.monotonic() - began
+        ended.set()
+    forever.join()
+    host.close()
+    assert took < 30
+    lost = Status.read(tmp_path / "apart").lost_parties
+    assert lost["1"] == {"silo2": "no answer within engine.timeout=1 s"}
+    assert [row["aborted"] for row in Tables(tmp_path / "apart").rows(TIMINGS)] == [""] * 3
 
 
 def test_a_site_that_refuses_is_absent_and_a_cohort_goes_on(federation, tmp_path):
