@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from fedpriv.engines.base import Answer, Returned, Session
 from fedpriv.engines.bundles import MARK, bundled, unbundled
 from fedpriv.engines.inprocess import answer
-from fedpriv.errors import AggregationAbortedError, FedprivError
-from fedpriv.parties.messages import decode, encode, register
+from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
+from fedpriv.parties.messages import MessageError, decode, encode, register
 from fedpriv.parties.party import Mail, Memory, Participant, Party
 
 
@@ -27,9 +27,11 @@ class PartyHost(ABC):
     def __init__(self) -> None:
         self.participant: Participant | None = None
         self.party: Party | None = None
+        self.woken = False
 
     def reply(self, verb: str, request: bytes) -> bytes:
-        """The reply to a request. An exception is a reply too."""
+        """The reply to a request. An exception is a reply too: RefusedError for a request that no
+        coordinator makes, or not now."""
         requests: dict[str, Callable[[bytes], bytes]] = {
             "open": self._open,
             "begin": self._begin,
@@ -37,6 +39,7 @@ class PartyHost(ABC):
             "checkpoint": self._checkpoint,
         }
         try:
+            _require(verb in requests, f"there is no request {verb[:20]!r}")
             return requests[verb](request)
         except Exception as error:
             return encode(("raised", self.failure(error)))
@@ -65,22 +68,41 @@ class PartyHost(ABC):
         return self.open(request)
 
     def _begin(self, request: bytes) -> bytes:
-        assert self.participant is not None
         self.party = None
-        self.party = self.participant.take_part(decode(request))
+        task = _read(decode, request)
+        self.party = self._present.take_part(task)
+        self.woken = False
         return encode(("done", None))
 
     def _wake(self, request: bytes) -> bytes:
         """request: a bundle of mail, or nothing the first time."""
-        assert self.party is not None
-        said = answer(self.party, unbundled(request) if request else None)
+        _require(self.party is not None and self.woken == bool(request), "a request out of turn")
+        mail = _read(unbundled, request) if request else None
+        self.woken = True
+        said = answer(self.party, mail)
         if isinstance(said, Returned):
             return encode(("returned", self.told(said.learned)))
         return bundled(said)
 
     def _checkpoint(self, request: bytes) -> bytes:
-        assert self.participant is not None
-        return encode(("done", dict(self.participant.checkpoint())))
+        return encode(("done", dict(self._present.checkpoint())))
+
+    @property
+    def _present(self) -> Participant:
+        _require(self.participant is not None, "a request before the party is open")
+        return self.participant
+
+
+def _require(holds: bool, refusal: str) -> None:
+    if not holds:
+        raise RefusedError(refusal)
+
+
+def _read(reader: Callable[[bytes], Any], request: bytes) -> Any:
+    try:
+        return reader(request)
+    except MessageError as error:
+        raise RefusedError(f"a request that cannot be read ({error})") from error
 
 
 class HostedSession(Session):

@@ -20,12 +20,14 @@ class SiteHost(PartyHost):
 
     spec: of the silo, made at the site.
     paused: whether it refuses every round for now.
+    refused: number of requests that it has refused.
     """
 
     def __init__(self, spec: SiloSpec, paused: Callable[[], bool]) -> None:
         super().__init__()
         self.spec = spec
         self.paused = paused
+        self.refused = 0
 
     def answer(self, request: bytes) -> bytes:
         """The reply to one frame of the coordinator: a verb, a space and bytes."""
@@ -43,7 +45,7 @@ class SiteHost(PartyHost):
         if version != package().encode():
             raise RefusedError(
                 f"silo{self.spec.index} has {package()}, and the coordinator has "
-                f"{version.decode(errors='replace'):.60}: install the same one at every site"
+                f"{version.decode(errors='replace')[:60]!r}: install the same one at every site"
             )
         if digest != self.spec.settings.digest:
             raise RefusedError(
@@ -70,7 +72,9 @@ class SiteHost(PartyHost):
     def failure(self, error: Exception) -> PartyFailure:
         """Refusals in words; of anything else only that it happened, as texts of errors may hold
         records."""
-        LOGGER.warning("%s", error, exc_info=not isinstance(error, AggregationAbortedError))
         if isinstance(error, AggregationAbortedError):
+            self.refused += 1
+            LOGGER.warning("refused (%d): %s", self.refused, error)
             return replace(failure_of(error), trace="")
+        LOGGER.warning("%s", error, exc_info=True)
         return PartyFailure((), "it failed; the log of its site says why", "")

@@ -113,7 +113,7 @@ class FaultTrials(AbstractContextManager["FaultTrials"]):
         prepared = self.prepared
         network = FaultyNetwork(tuple(faults))
         trial = FaultTrial(sent=network.sent)
-        prepared.standing = Standing()
+        prepared.standing = Standing(session_name=prepared.standing.session_name)
         if isinstance(prepared.session, MortalSession):
             prepared.session.restart(deaths)
         everybody = (*prepared.aggregation.helpers, *prepared.silos)

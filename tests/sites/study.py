@@ -4,6 +4,7 @@ import contextlib
 import csv
 import datetime
 import random
+import socket
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from fedpriv.cli import main
 from fedpriv.crypto.certificates import new_certificate
+from fedpriv.engines.site_lines import dial
+from fedpriv.engines.sites import COORDINATOR
 from fedpriv.sites.serve import host_of, serve
 from fedpriv.sites.site import Site
 
@@ -44,6 +47,7 @@ class Federation:
     settings: tuple[str, ...] = ()
     simulation: bool = True
     port: int = 0
+    budget: float = 20.0
     words: list[str] = field(default_factory=list)
 
     def __post_init__(self):
@@ -83,7 +87,7 @@ class Federation:
             "roster": "roster.csv",
             "certificates": "certificates",
             "folder": f"state_{name}",
-            "budget": 20.0,
+            "budget": self.budget,
             "simulation": self.simulation,
         }
 
@@ -116,6 +120,13 @@ class Federation:
             for host in hosts.values():
                 host.close()
 
+    def dial(self, name, answer, ended):
+        """As `serve`, with another answer to frames. Whoever waits is at work."""
+        site = self.site(name)
+        lines = site.lines(site.party(site.published()))
+        always = {"computing": lambda: True, "say": str, "until": ended}
+        dial(site.coordinator, COORDINATOR, lines, answer, **always)
+
 
 def with_dates(certificate, key, first, last):
     """Replace a certificate by the same one that is valid from the first to the last of these days,
@@ -129,6 +140,12 @@ def with_dates(certificate, key, first, last):
         [*old.extensions],
     ).sign(secret, hashes.SHA256())
     certificate.write_bytes(new.public_bytes(serialization.Encoding.PEM))
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return one.getsockname()[1]
 
 
 def rows_of_all():

@@ -1,7 +1,6 @@
 """Organisations that hold their own records give the model that one process with all of them
 does, and refuse what they have not agreed to."""
 
-import socket
 import threading
 import time
 
@@ -16,8 +15,6 @@ from waiting import wait_until
 
 from fedpriv import commands
 from fedpriv.cli import main
-from fedpriv.engines.site_lines import dial
-from fedpriv.engines.sites import COORDINATOR
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import decode, encode
 from fedpriv.rounds.query import SetUpTask
@@ -26,7 +23,7 @@ from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, Tables
 from fedpriv.sites import command
 from fedpriv.sites.serve import host_of
 from fedpriv.util.source_commit import package
-from sites.study import SILOS, Federation, with_dates, write_yaml
+from sites.study import SILOS, Federation, free_port, with_dates, write_yaml
 
 pytest.importorskip("grpc")
 
@@ -34,10 +31,7 @@ pytest.importorskip("grpc")
 @pytest.fixture
 def federation(tmp_path):
     def made(*settings, **others):
-        with socket.socket() as one:
-            one.bind(("localhost", 0))
-            port = one.getsockname()[1]
-        return Federation(tmp_path, settings, port=port, **others)
+        return Federation(tmp_path, settings, port=free_port(), **others)
 
     return made
 
@@ -332,12 +326,7 @@ def test_a_site_that_computes_for_ever_holds_a_round_as_long_as_an_answer_may_ta
             ended.wait(60)
         return host.answer(frame)
 
-    site = here.site("west")
-    forever = threading.Thread(
-        target=dial,
-        args=(site.coordinator, COORDINATOR, site.lines("silo2"), answer),
-        kwargs={"computing": lambda: True, "say": str, "until": ended},
-    )
+    forever = threading.Thread(target=here.dial, args=("west", answer, ended))
     forever.start()
     with here.serving("east", "north"):
         began = time.monotonic()
