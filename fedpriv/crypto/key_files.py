@@ -45,15 +45,21 @@ def write_key(path: Path, key: SigningKey) -> None:
     fsync_folder(path.parent)
 
 
+def require_private(path: Path) -> None:
+    """Raise FedprivError for a key's file that others than its owner can read, OSError without
+    one."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        raise FedprivError(
+            f"{path}: others can read it (mode {mode:04o}); chmod 600 it, or make a new key"
+        )
+
+
 def read_key(path: Path) -> SigningKey:
     """The key in a file. Raises FedprivError for a file that is missing, is no key, or can be read
     by others than its owner."""
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-        if mode & 0o077:
-            raise FedprivError(
-                f"{path}: others can read it (mode {mode:04o}); chmod 600 it, or make a new key"
-            )
+        require_private(path)
         text = read_bytes(path, LARGEST_FILE).decode("ascii").strip()
         if not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", text):
             raise ValueError

@@ -21,6 +21,7 @@ from pathlib import Path
 import grpc
 
 from fedpriv.crypto.certificates import outdated
+from fedpriv.crypto.key_files import require_private
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT
 from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes
@@ -171,7 +172,9 @@ class Certificates:
         used now."""
         if why := self.outdated(self.name):
             raise FedprivError(f"{why}: make a new one (fedpriv keys certificate), for everybody")
-        return _content(self.key), self.of(self.name)
+        key = _content(self.key)
+        require_private(self.key)
+        return key, self.of(self.name)
 
 
 def _plain(certificate: bytes) -> bytes:

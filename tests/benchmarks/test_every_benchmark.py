@@ -60,6 +60,7 @@ TINY = {
         "RECORDS": 20,
         "CASES": (("algo=prox_sgd",),),
     },
+    "sites": {**ONE_TURN, "SILOS": 3, "WIDTH": 4},
     "sweep": {
         **ONE_TURN,
         "EPSILONS": "3",

@@ -1,11 +1,12 @@
-"""A study between processes whose only link is the network: each site in a network namespace of its
-own. Slow, and for root on Linux."""
+"""A study between processes whose only link is the network: each party is another user, and each
+site is in a network namespace of its own. Slow, and for root on Linux."""
 
 import os
 import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ pytest.importorskip("grpc")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        sys.platform != "linux" or os.geteuid() != 0 or shutil.which("ip") is None,
-        reason="makes network namespaces",
+        sys.platform != "linux"
+        or os.geteuid() != 0
+        or None in (shutil.which("ip"), shutil.which("setpriv")),
+        reason="makes network namespaces, for other users",
     ),
 ]
 NEEDLE = "63.71828182845"
@@ -52,35 +55,80 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
+@pytest.fixture
+def place():
+    """A folder that other users may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+class Person:
+    """A user of this machine, with a folder of their own, which has what the others sent them."""
+
+    def __init__(self, number, folder, here, keys, machine=()):
+        self.folder = folder
+        user = str(FIRST_USER + number)
+        self.start = (*machine, "setpriv", "--reuid", user, "--regid", user, "--clear-groups")
+        folder.mkdir(mode=0o700)
+        (folder / "keys").mkdir(mode=0o700)
+        for name in ("study.yaml", "schema.yaml", "roster.csv"):
+            shutil.copy(here.folder / name, folder)
+        shutil.copytree(here.folder / "certificates", folder / "certificates")
+        for name in keys:
+            shutil.copy2(here.folder / "keys" / name, folder / "keys")
+
+    def settle(self):
+        """Own all that is in the folder."""
+        user = int(self.start[-2])
+        for path in (self.folder, *self.folder.rglob("*")):
+            os.chown(path, user, user)
+
+    def run(self, *words, **how):
+        home = {"HOME": str(self.folder), "XDG_STATE_HOME": str(self.folder / "home")}
+        how = {"cwd": self.folder, "env": os.environ | home} | how
+        return subprocess.Popen([*self.start, *map(str, words)], **how)
+
+    @property
+    def secrets(self):
+        """Files that nobody else may read."""
+        private = [*self.folder.glob("keys/*"), *self.folder.glob("*.csv")]
+        return [*private, *self.folder.glob("state*/*"), *self.folder.glob("home/**/*.txt")]
+
+
+FIRST_USER = 54_300
+
+
 @pytest.mark.parametrize("aggregation", ["plain", "secagg"])
-def test_the_coordinator_never_holds_a_record(tmp_path, machines, aggregation):
-    settings = (f"aggregation={aggregation}", "rounds=5")
-    here = Federation(tmp_path, settings, port=18_443)
-    for silo in SILOS:
+def test_the_coordinator_never_holds_a_record_and_nobody_reads_anothers_files(
+    tmp_path, place, machines, aggregation
+):
+    here = Federation(tmp_path, (f"aggregation={aggregation}", "rounds=5"), port=18_443)
+    people = {}
+    for number, silo in enumerate(SILOS):
         table = tmp_path / f"{silo}.csv"
         lines = table.read_text().splitlines()
         patient, hospital, _, dose, died = lines[1].split(",")
         lines[1] = ",".join([patient, hospital, NEEDLE, dose, died])
         table.write_text("\n".join(lines))
-        address = machines[silo][1]
-        write_yaml(
-            tmp_path / f"{silo}.yaml", here.site_file(silo) | {"coordinator": f"{address}:18443"}
-        )
-        site = here.site(silo)
-        site.approve(site.published())
-    sites = [
-        subprocess.Popen([*machines[silo][0], *FEDPRIV, "site", "serve", f"{tmp_path}/{silo}.yaml"])
-        for silo in SILOS
-    ]
-    words = [*here.words, "engine.listen=0.0.0.0:18443", f"hydra.run.dir={tmp_path}/apart"]
-    hold = tmp_path / "hold.py"
-    hold.write_text(HOLD)
-    coordinator = subprocess.Popen(
-        [sys.executable, str(hold), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        start, address = machines[silo]
+        keys = (f"silo{number}.key", f"silo{number}.tls")
+        people[silo] = one = Person(number, place / silo, here, keys, start)
+        shutil.copy(table, one.folder)
+        own = {"coordinator": f"{address}:18443", "folder": "state"}
+        write_yaml(one.folder / "site.yaml", here.site_file(silo) | own)
+        one.settle()
+        assert one.run(*FEDPRIV, "site", "approve", "--yes", "site.yaml").wait() == 0
+    sites = [people[silo].run(*FEDPRIV, "site", "serve", "site.yaml") for silo in SILOS]
+    people["coordinator"] = middle = Person(
+        len(SILOS), place / "coordinator", here, ("server.key", "coordinator.tls")
     )
+    (middle.folder / "hold.py").write_text(HOLD)
+    middle.settle()
+    words = [word.replace(str(tmp_path), str(middle.folder)) for word in here.words]
+    words = [*words, "engine.listen=0.0.0.0:18443", "hydra.run.dir=apart"]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    coordinator = middle.run(sys.executable, "hold.py", *words, **piped)
     assert coordinator.stdout.readline() == "trained\n"
     assert found_in(coordinator.pid, b"model.safetensors")
     assert not found_in(coordinator.pid, NEEDLE.encode())
@@ -90,15 +138,27 @@ def test_the_coordinator_never_holds_a_record(tmp_path, machines, aggregation):
     for site in sites:
         site.terminate()
         assert site.wait() == 0
+    for name, person in people.items():
+        secrets = person.secrets
+        assert len(secrets) >= (3 if name == "coordinator" else 6)
+        for other in people.values():
+            asked = other.run(sys.executable, "-c", READS, *secrets, stdout=subprocess.PIPE)
+            assert int(asked.communicate()[0]) == (len(secrets) if other is person else 0)
     parts = [(tmp_path / f"{silo}.csv").read_text().splitlines()[1:] for silo in SILOS]
     (tmp_path / "all.csv").write_text(
         "\n".join(["patient,hospital,age,dose,died", *[line for part in parts for line in part]])
     )
     whole = [*here.site("east").published().words, f"data.path={tmp_path}/all.csv", "quiet=true"]
     subprocess.run([*FEDPRIV, *whole, f"hydra.run.dir={tmp_path}/whole"], check=True)
-    models = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("apart", "whole")]
-    assert models[0] == models[1]
+    models = [path / "model.safetensors" for path in (middle.folder / "apart", tmp_path / "whole")]
+    assert models[0].read_bytes() == models[1].read_bytes()
 
+
+READS = """
+import os, sys
+print(sum(os.access(path, os.R_OK) for path in sys.argv[1:]))
+"""
+"""Prints how many of the files that it is told its user may read."""
 
 HOLD = """
 import sys
