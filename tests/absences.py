@@ -85,7 +85,8 @@ class Oracle:
             present = trial.present.get(round, silos)
             known = not self.counted or heard | there == silos
             if len(exchanges) > 1 or round not in trial.present:
-                assert there <= present  # a set-up takes in everybody who is there
+                # A set-up takes in everybody who is there.
+                assert there <= present, (round, exchanges, there - present, self.away)
             enough = len(present & there) >= self.least and known
             if round and round in trial.present:
                 asked = self.there(present, exchanges[-1:])

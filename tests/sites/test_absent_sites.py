@@ -35,12 +35,13 @@ class Hospital:
     away: exchanges in which it is not there; None: nothing happens.
     what: kill, cut before or after an answer, or late.
     wake: the frame of its first exchange away at which it happens.
+    dialled: the exchange in which it dialled last. A process needs some time to start.
     """
 
     def __init__(self, here, name, exchange, ended):
         self.here, self.name, self.exchange, self.ended = here, name, exchange, ended
         self.host = here.host(name)
-        self.away, self.what, self.wake = None, "", 0
+        self.away, self.what, self.wake, self.dialled = None, "", 0, -1
         self.frames = Counter()
 
     @property
@@ -49,11 +50,12 @@ class Hospital:
         return SiloJournal.seen(self.name, self.here.site(self.name).journal).spent.total()
 
     def plan(self, away, what, wake):
-        self.away, self.what, self.wake = away, what, wake
+        self.away, self.what, self.wake, self.dialled = away, what, wake, -1
         self.frames.clear()
 
     def live(self):
         while not self.ended.is_set():
+            self.dialled = self.exchange()
             try:
                 self.here.dial(self.name, self.answer, self.ended)
             except Gone:
@@ -116,8 +118,9 @@ def trial(bench, whole, sites, number):
     sites[party].plan(away, rng.choice(kinds), rng.randint(0, 6))
     jump = rng.choice(ROUNDS)
     found = bench.run([], rounds_of(bench, {party} if away.stop == 10**6 else set(), jump))
-    sites[party].plan(None, "", 0)
     told = number, party, away, sites[party].what, found.aborts
+    away = range(away.start, max(away.stop, sites[party].dialled + 1))
+    sites[party].plan(None, "", 0)
     assert found.crash is None, told
     owed = Oracle(bench.prepared, [(party, away, ())]).require_sums(found, stateful=False)
     assert whole.is_correct(found), told
