@@ -19,6 +19,7 @@ from fedpriv.engines.inprocess import answer
 from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
 from fedpriv.parties.messages import MessageError, decode, encode, register
 from fedpriv.parties.party import Mail, Memory, Participant, Party
+from fedpriv.util.printing import printable
 
 
 class PartyHost(ABC):
@@ -205,7 +206,7 @@ LONGEST = 300
 
 def in_words(failure: PartyFailure) -> str:
     """What a party in another's hands says of its failure, in one short line."""
-    return " ".join(failure.text.split())[:LONGEST]
+    return printable(" ".join(failure.text.split()))[:LONGEST]
 
 
 def aborting(

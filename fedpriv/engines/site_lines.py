@@ -156,14 +156,15 @@ class Certificates:
         return _content(self.folder / f"{name}.pem")
 
     def outdated(self, *names: str) -> str:
-        """Which certificates do not hold now, in a line; empty: all do. Raises FedprivError for a
-        file that is none."""
+        """Which certificates do not hold now, in a line; empty: all do."""
         found = []
         for name in names:
             try:
                 found.append(outdated(name, self.of(name)))
-            except ValueError as error:
-                raise FedprivError(f"{self.folder / name}.pem: not a certificate") from error
+            except FedprivError as error:
+                found.append(str(error))
+            except ValueError:
+                found.append(f"{self.folder / name}.pem: not a certificate")
         return "; ".join(filter(None, found))
 
     @property

@@ -14,6 +14,7 @@ from fedpriv.engines.site_lines import EndedError, Line, Switchboard
 from fedpriv.errors import FedprivError, FedprivWarning
 from fedpriv.parties.party import Mail, Memory, PartySpec
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.printing import printable
 from fedpriv.util.source_commit import package
 
 REDIAL = 10.0
@@ -123,7 +124,7 @@ class SitesSession(HostedSession):
         """Count a silo as lost until it is opened again. A late answer on its line would be taken
         for one to the next request, so the line is cut; the site dials
         again."""
-        self.reasons[name] = why
+        self.reasons[name] = why = printable(why)
         if line is not None:
             line.cut()
         warnings.warn(f"{name} is silent from now on: {why}", FedprivWarning, stacklevel=3)

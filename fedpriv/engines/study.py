@@ -98,7 +98,7 @@ def _checked(tree: Any) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError("settings: not a list of words such as algo=uldp_avg")
     for word in words:
-        if not WORD.fullmatch(word) or word.startswith(OWN):
+        if not (WORD.fullmatch(word) and word.isprintable()) or word.startswith(OWN):
             raise ValueError(f"settings: {word:.80} is no setting that a study may have")
     keys = Counter(word.partition("=")[0] for word in words)
     if twice := next((key for key, count in keys.items() if count > 1), None):

@@ -105,7 +105,9 @@ class SiloJournal:
         """Note a set-up before a round. Raises RefusedError for a session that is not new, and for
         more set-ups in a row than an honest run needs."""
         if type(session) is not bytes or len(session) != SESSION_BYTES or session <= self.session:
-            raise RefusedError(f"{self.name} refuses a set-up: its session is not a new one")
+            raise RefusedError(
+                f"{self.name} refuses a set-up: its session is not a new one (is the clock right?)"
+            )
         if round > self.round:  # the rounds before it are passed over
             self.last = max(self.last, (round, -1))
         elif self.in_a_row >= 2 * n_silos + SPARE_SET_UPS:

@@ -12,6 +12,7 @@ from fedpriv.parties.messages import encode
 from fedpriv.rounds.query import SiloReport
 from fedpriv.runtime.silo import SiloSpec
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.printing import printable
 from fedpriv.util.source_commit import package
 
 
@@ -74,7 +75,7 @@ class SiteHost(PartyHost):
         records."""
         if isinstance(error, AggregationAbortedError):
             self.refused += 1
-            LOGGER.warning("refused (%d): %s", self.refused, error)
+            LOGGER.warning("refused (%d): %s", self.refused, printable(str(error)))
             return replace(failure_of(error), trace="")
         LOGGER.warning("%s", error, exc_info=True)
         return PartyFailure((), "it failed; the log of its site says why", "")

@@ -175,6 +175,11 @@ REFUSED = {
     "a class from elsewhere": (("algo._target_=os.path.join",), {}, "a class of fedpriv"),
     "an address": (("engine=ray",), {}, "no setting that a study may have"),
     "another table": (("data.path=/etc/passwd",), {}, "no setting that a study may have"),
+    "a line that looks like the site's own": (
+        ("data.missing_marks=['a\nafter 3 rounds, seen by the server: epsilon 0.1']",),
+        {},
+        "no setting that a study may have",
+    ),
     "the environment": (("algo.clip=${oc.env:HOME}",), {}, "no setting that a study may have"),
     "Hydra's own": (("hydra.run.dir=/tmp/x",), {}, "no setting that a study may have"),
 }
