@@ -40,7 +40,8 @@ class PartyHost(ABC):
             "checkpoint": self._checkpoint,
         }
         try:
-            _require(verb in requests, f"there is no request {verb[:20]!r}")
+            if verb not in requests:
+                raise RefusedError(f"there is no request {verb[:20]!r}")
             return requests[verb](request)
         except Exception as error:
             return encode(("raised", self.failure(error)))
@@ -77,7 +78,8 @@ class PartyHost(ABC):
 
     def _wake(self, request: bytes) -> bytes:
         """request: a bundle of mail, or nothing the first time."""
-        _require(self.party is not None and self.woken == bool(request), "a request out of turn")
+        if self.party is None or self.woken != bool(request):
+            raise RefusedError("a request out of turn")
         mail = _read(unbundled, request) if request else None
         self.woken = True
         said = answer(self.party, mail)
@@ -90,13 +92,9 @@ class PartyHost(ABC):
 
     @property
     def _present(self) -> Participant:
-        _require(self.participant is not None, "a request before the party is open")
+        if self.participant is None:
+            raise RefusedError("a request before the party is open")
         return self.participant
-
-
-def _require(holds: bool, refusal: str) -> None:
-    if not holds:
-        raise RefusedError(refusal)
 
 
 def _read(reader: Callable[[bytes], Any], request: bytes) -> Any:
