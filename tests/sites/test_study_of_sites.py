@@ -1,6 +1,7 @@
 """Organisations that hold their own records give the model that one process with all of them
 does, and refuse what they have not agreed to."""
 
+import re
 import threading
 import time
 
@@ -226,7 +227,13 @@ def test_a_site_refuses_what_it_has_not_agreed_to(federation, tmp_path, change, 
     refused(lambda: command.main([action, *flags, site]), why)
 
 
-def test_frames_of_strangers_get_a_reply_without_reasons(federation, tmp_path):
+OF_THE_FRAME = re.compile(
+    r"there is no request '.*'|a request (out of turn|before the party is open)"
+    r"|a request that cannot be read \(.*\)|silo0 has fedpriv .*"
+)
+
+
+def test_frames_of_strangers_get_a_reply_about_the_frame_alone(federation, tmp_path):
     here = federation()
     host = here.host("east")
 
@@ -235,8 +242,7 @@ def test_frames_of_strangers_get_a_reply_without_reasons(federation, tmp_path):
         kind, said = decode(host.answer(frame))
         done = frame.startswith(b"checkpoint ")
         assert kind == ("done" if done else "raised")
-        older = "silo0 has fedpriv"
-        assert done or said.text.startswith(("it failed; the log of its site says why", older))
+        assert done or OF_THE_FRAME.fullmatch(said.text)
 
     one()
     host.close()
