@@ -122,8 +122,7 @@ class SitesSession(HostedSession):
 
     def _lose(self, name: str, why: str, line: Line | None = None) -> None:
         """Count a silo as lost until it is opened again. A late answer on its line would be taken
-        for one to the next request, so the line is cut; the site dials
-        again."""
+        for one to the next request, so the line is cut; the site dials again."""
         self.reasons[name] = why = printable(why)
         if line is not None:
             line.cut()
