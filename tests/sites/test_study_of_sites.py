@@ -228,7 +228,7 @@ def test_a_site_refuses_what_it_has_not_agreed_to(federation, tmp_path, change, 
 
 
 OF_THE_FRAME = re.compile(
-    r"there is no request '.*'|a request (out of turn|before the party is open)"
+    r"there is no request ['\"].*['\"]|a request (out of turn|before the party is open)"
     r"|a request that cannot be read \(.*\)|silo0 has fedpriv .*"
 )
 
