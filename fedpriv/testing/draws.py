@@ -16,16 +16,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import binom
 
+from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import Target, turn_of
 from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import Corpus, with_corpus
 from fedpriv.errors import FedprivError
 from fedpriv.models.linear import Linear
 from fedpriv.parties.party import silo_name
+from fedpriv.rounds.plan import Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import allocate
 from fedpriv.settings.experiment import Experiment
+from fedpriv.testing.charges import noisy_steps
 from fedpriv.testing.event_parameters import inclusion
 from fedpriv.testing.observation import ObservedRun, without_noise, without_plan_noise
 from fedpriv.testing.premise import Premise, too_often, worst_of
@@ -79,7 +82,8 @@ def sample_premises(
     queries = [query for found in asked for query in found]
     if all(inclusion(event)[0] == 1 for query in queries for event in query.events):
         return
-    counts = _counts(file, len(rows) + 1, queries, seconds)
+    inside = any(isinstance(one.noise, DpSgdNoise) for one in file.algo.requests(1, plan))
+    counts = _counts(file, len(rows) + 1, queries, seconds, inside=inside)
     for target in file.algo.targets(federation):
         units = _units(file, owners, rows, single=target.unit == "record")
         for name in dict.fromkeys(query.name for query in queries):
@@ -111,12 +115,26 @@ def marked(exp: Experiment) -> tuple[Experiment, np.ndarray]:
 
 
 def _counts(
-    exp: Experiment, features: int, queries: Sequence[Query], seconds: float
+    exp: Experiment, features: int, queries: Sequence[Query], seconds: float, *, inside: bool
 ) -> dict[tuple[int, int], np.ndarray]:
-    """How often each feature's record is drawn for each query, (runs, features)."""
+    """How often each feature's record is drawn for each query, (runs, features).
+
+    inside: whether samples are drawn for steps inside local training. Then the sums of steps are
+        looked at: a message may repeat those of earlier rounds, and fade some of them.
+    """
     end = time.process_time() + seconds
     seen: dict[tuple[int, int], list[np.ndarray]] = {query.serial: [] for query in queries}
-    with ObservedRun(exp, without_plan_noise(lambda plan: plan), ()) as run:
+    sums: list[np.ndarray] = []
+
+    def noiseless(total: np.ndarray, deviation: float, _: object) -> np.ndarray:
+        sums.append(total)
+        return total
+
+    def as_it_is(plan: Plan) -> Plan:
+        return plan
+
+    change = as_it_is if inside else without_plan_noise(as_it_is)
+    with ObservedRun(exp, change, ()) as run, noisy_steps(noiseless):
         for number in range(RUNS):
             if number >= MIN_RUNS and time.process_time() > end:
                 break
@@ -124,8 +142,10 @@ def _counts(
             state = state.with_params(np.zeros_like(state.params))
             for round in range(1, queries[-1].round + 1):
                 for query in run.prepared.queries(round):
-                    total, _ = run.exchange(without_noise(query), state)
-                    parts = [run.taps[name].message.reshape(-1, features) for name in total.silos]
+                    sums.clear()
+                    total, _ = run.exchange(query if inside else without_noise(query), state)
+                    sent = sums if inside else [run.taps[name].message for name in total.silos]
+                    parts = [one.reshape(-1, features) for one in sent]
                     seen[query.serial].append(np.abs(parts).sum(axis=(0, 1)))
     return {serial: _times(np.array(found)) for serial, found in seen.items()}
 

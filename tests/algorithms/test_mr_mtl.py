@@ -1,18 +1,23 @@
 """MR-MTL: silos' own models with a pull to their mean, and an epsilon for each silo's records."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from plain_loop import RATE, close, fedpriv_rounds, local_change
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.algorithms.budgets import Spending, needed_noise
+from fedpriv.algorithms.mr_mtl import MrMtl
 from fedpriv.errors import ConfigError
 from fedpriv.rounds.query import events_of
 from fedpriv.runs.release import labels_of
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
 from fedpriv.testing import experiment
+from fedpriv.testing.draws import sample_premises
 from fedpriv.testing.experiments import SMALL
+from fedpriv.testing.premise import sharing_level
 
 
 @pytest.mark.parametrize("pull", [0.0, 0.7, 1 / RATE])
@@ -91,6 +96,27 @@ def test_the_steps_of_each_silo_have_its_own_noise():
     noise = np.diff(models, axis=0) * scale
     found = (noise - noise.mean(axis=0)).std(axis=(0, 2))
     np.testing.assert_allclose(found, multipliers, rtol=0.05)
+
+
+@dataclass(frozen=True)
+class TwiceAsMany(MrMtl):
+    """Draws twice as many records in each step as declared."""
+
+    def noisy_change(self, *what, **how):
+        eager = replace(self, batch_size=2 * self.batch_size, local_epochs=2 * self.local_epochs)
+        return MrMtl.noisy_change(eager, *what, **how)
+
+
+@pytest.mark.parametrize(("cls", "alarms"), [(MrMtl, False), (TwiceAsMany, True)])
+def test_samples_are_counted_by_step_as_models_remember_earlier_ones(cls, alarms):
+    words = ("algo=mr_mtl", "algo.batch_size=20", "algo.proximal=4", "algo.local_epochs=1")
+    exp = experiment(*SMALL, *words, "rounds=2")
+    values = {name: value for name, value in vars(exp.algo).items() if name not in FIXED}
+    found = sample_premises(replace(exp, algo=cls(**values)), rounds=2, seconds=0)
+    assert any(premise.alarm for premise in sharing_level([*found])) == alarms
+
+
+FIXED = ("global_lr", "group_size")
 
 
 def test_what_silos_keep_is_labelled_by_what_it_is_made_of():
