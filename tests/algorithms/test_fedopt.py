@@ -2,6 +2,14 @@ import numpy as np
 import pytest
 from plain_loop import close, fedpriv_rounds, local_change
 
+from fedpriv.accountants.ledger import Ledger
+from fedpriv.accountants.pld import gaussian_epsilon
+from fedpriv.rounds.query import events_of
+from fedpriv.rounds.state import State
+from fedpriv.runtime import prepare
+from fedpriv.testing import experiment
+from fedpriv.testing.experiments import SMALL
+
 BETA1, BETA2, TAU, ETA = 0.8, 0.95, 0.05, 0.3
 WORDS = ["algo=fedopt", f"algo.momentum={BETA1}"]
 
@@ -39,3 +47,47 @@ def test_three_rounds_of_server_momentum():
         x = x + ETA * m
         close(found, x)
     assert "second_moment" not in prepared.state.slots
+
+
+ULDP = (*SMALL, "algo.noise_multiplier=2", "rounds=4")
+
+
+@pytest.mark.parametrize("rule", ["momentum", "adam", "yogi"])
+def test_an_optimiser_on_noised_sums_of_users_has_the_certificate_of_the_sums(rule):
+    """The same draws: the optimiser follows what ULDP-AVG steps along."""
+    rules = ("algo=uldp_opt", f"algo.rule={rule}", f"algo.global_lr={ETA}")
+    with (
+        prepare(experiment(*ULDP, *rules)) as run,
+        prepare(experiment(*ULDP, "algo=uldp_avg", "algo.global_lr=1")) as plain,
+    ):
+        x, m, v = run.state.params, 0.0, 1e-6
+        for number in range(1, 5):
+            queries = run.queries(number)
+            assert events_of(queries) == events_of(plain.queries(number))
+            after = plain.run_round(plain.queries(number), State(x)).state.params
+            run.state = run.run_round(queries, run.state).state
+            change = 3**2 * (after - x)  # a user is in one of 3 silos, with weight a third
+            m = 0.9 * m + change * (1.0 if rule == "momentum" else 0.1)
+            v = {
+                "momentum": v,
+                "adam": 0.99 * v + 0.01 * change**2,
+                "yogi": v - 0.01 * change**2 * np.sign(v - change**2),
+            }[rule]
+            x = x + ETA * (m if rule == "momentum" else m / (np.sqrt(v) + 1e-3))
+            np.testing.assert_allclose(run.state.params, x, rtol=1e-6, atol=1e-9)
+
+
+def test_correlated_noise_and_a_server_optimiser_are_dp_ftrl_with_one_release_a_turn():
+    """Of Gaussians with clip over noise once a turn, whatever the optimiser does with the sums."""
+    turns = (*ULDP, "algo.cycle=2", "mechanism=correlated", "accountant=pld")
+    found = []
+    for algo in ("uldp_avg", "uldp_opt"):
+        exp = experiment(*turns, f"algo={algo}")
+        ledger = Ledger(exp.accountant)
+        with prepare(exp) as run:
+            for number in range(1, 5):
+                ledger.record(events_of(run.queries(number)))
+                run.state = run.run_round(run.queries(number), run.state).state
+        found.append({row.observer: row.certified for row in ledger.rows(4)})
+    assert found[0] == found[1]
+    assert found[0]["released model"] < gaussian_epsilon(4**0.5 / 2, 1e-5)
