@@ -45,6 +45,7 @@ COMMANDS = {
     "audit": "fedpriv.audit.command:main",
     "certify": "fedpriv.claims.command:main",
     "keys": "fedpriv.crypto.keys_command:main",
+    "ledger": "fedpriv.reports.ledger_command:main",
     "site": "fedpriv.sites.command:main",
     "export": "fedpriv.bundles.command:export",
     "predict": "fedpriv.bundles.command:predict",
@@ -52,7 +53,7 @@ COMMANDS = {
 """The function of each command, imported when it is used, so that `--help` answers at once."""
 OWN_HELP = (
     *("figure", "table", "compare", "report", "reproduce", "replicate", "certify"),
-    *("init", "keys", "site", "export", "predict"),
+    *("init", "keys", "ledger", "site", "export", "predict"),
 )
 """Commands that parse their words with argparse, which prints their help."""
 COMPOSE = ("run", "train", "epsilon", "data")

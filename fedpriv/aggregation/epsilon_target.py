@@ -268,14 +268,17 @@ class PlanCost:
             return {1: until - after}
         return dict.fromkeys(range(after + 1, until + 1), 1)
 
-    def charges(self, after: int, until: int) -> Counter[Charge]:
-        """What rounds after + 1 to `until` cost against the observer by which the run is known,
-        equal charges counted."""
+    def charges(self, after: int, until: int, *, unit: str | None = None) -> Counter[Charge]:
+        """What queries of rounds after + 1 to `until` cost against the observer by which the run is
+        known, equal charges counted.
+
+        unit: count what concerns this unit only; None: any.
+        """
         observer = self.algo.headline_observer
         found: Counter[tuple[Event, ...]] = Counter()
         for number, times in self._rounds(after, until).items():
-            own = tuple(event for event in self.events(number) if event.observer == observer)
-            found[own] += times
+            for query in self.algo.queries(number, self.plan):
+                found[query.seen_by(observer, unit)] += times
         return Counter({Charge(observer, events): times for events, times in found.items()})
 
     def rows_at(

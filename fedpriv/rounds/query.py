@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.accountants.events import Event
+from fedpriv.accountants.events import ADD_REMOVE, Event
 from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import register
 from fedpriv.parties.party import silo_name
@@ -156,6 +156,19 @@ class Query:
     def serial(self) -> tuple[int, int]:
         """Increases from query to query. Parties compare it to reject messages of another query."""
         return self.round, self.place
+
+    def seen_by(self, observer: str, unit: str | None = None) -> tuple[Event, ...]:
+        """The events against an observer.
+
+        unit: those that concern this unit; one that is not private if there are others only.
+        """
+        events = tuple(event for event in self.events if event.observer == observer)
+        own = tuple(event for event in events if unit in (None, event.unit))
+        if own or not events or unit is None:
+            return own
+        from dp_accounting import NonPrivateDpEvent
+
+        return (Event(observer, unit, ADD_REMOVE, NonPrivateDpEvent(), None),)
 
     def post(self, name: str, signer: Signer) -> Post:
         """Party `name`'s gate."""

@@ -38,6 +38,8 @@ FREE = (
     "evaluate_training",
     "optimum",
     "quiet",
+    "ledger",
+    "population",
     "hydra",
 )
 """Top-level keys that affect neither what a round releases nor its cost. A resumed run may change

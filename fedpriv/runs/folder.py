@@ -13,6 +13,7 @@ utility.csv             metrics of the last model, a trivial one and one without
 statistics.csv          what an analysis releases, in place of metrics, utility and a model
 status.json             running, done, interrupted or failed with the reason; labels of the run
 roster.csv              verification keys of all parties (`fedpriv.crypto.roster`)
+ledger.json             how the ledger that pays for the run stood (`fedpriv.runs.charging`)
 rounds_begun.csv        one line for each attempt at a round (`fedpriv.runs.journal`)
 model.safetensors       the released model
 bundle/                 what using the model takes (`fedpriv.bundles`)

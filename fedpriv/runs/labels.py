@@ -102,6 +102,10 @@ TABLES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("round", "query", "step", "party"), RELEASED),
         **dict.fromkeys(("messages", "bytes"), CLOCK),
     },
+    "ledger.json": {
+        **dict.fromkeys(("ledger", "population", "unit", "budget", "delta"), RELEASED),
+        **dict.fromkeys(("run", "attempts_before", "spent", "entries", "digest"), CLOCK),
+    },
     "rounds_begun.csv": {"round": RELEASED, "time": CLOCK},
     "status.json": {
         **dict.fromkeys(

@@ -21,6 +21,7 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
+from fedpriv.runs.charging import LedgerCharge, charged
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import bounded
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
@@ -83,13 +84,20 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
+        attempted = journal.total if journal else 0
+        charge = stack.enter_context(
+            charged(experiment, path, resume=resume, completed=completed, attempted=attempted)
+        )
+        arrays = saved.arrays if saved else None
         with garbage_kept():
-            run = prepare(experiment, saved.arrays if saved else None, roster=folder.roster)
+            run = prepare(experiment, arrays, roster=folder.roster, charged=True)
         prepared = stack.enter_context(run)
         if saved is not None:
             prepared.facts.identity.require_unchanged(path, saved.identity, kept)
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml, words))
+            if charge is not None:
+                charge.place(path)
         else:
             replace_file(path / CONFIG, config_yaml.encode())  # `rounds` may have changed
         stack.enter_context(logged(path))
@@ -116,7 +124,7 @@ def train(
                 records = RunRecords(
                     experiment, prepared, folder, origin, journal, writer, saved, before, labels
                 )
-                loop = _TrainingLoop(experiment, prepared, records, log, quiet, on_round)
+                loop = _TrainingLoop(experiment, prepared, records, log, quiet, on_round, charge)
                 rows, ending = loop.run()
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
@@ -202,6 +210,7 @@ class _TrainingLoop:
     log: its tracker.
     quiet: show no progress.
     on_round: see `Progress`.
+    charge: what a ledger pays for; None: there is none.
     aborts: why the last rounds in a row had no sum, in this process.
     """
 
@@ -211,6 +220,7 @@ class _TrainingLoop:
     log: Log
     quiet: bool
     on_round: OnRound | None
+    charge: LedgerCharge | None
     aborts: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[list[EpsilonRow], str | None]:
@@ -261,6 +271,8 @@ class _TrainingLoop:
                 ledger = after
                 rows = rows_after
                 with watch.phase("accounting"):
+                    if self.charge is not None:
+                        self.charge.begin(queries)
                     self.records.begin_round(number)
                 result = self._round(number, queries, state, ledger=ledger, watch=watch)
                 self.aborts = [*self.aborts, result.aborted] if result.aborted else []

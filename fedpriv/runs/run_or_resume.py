@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from fedpriv.errors import FedprivError
+from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.folder import CONFIG, RunFolder
@@ -73,6 +73,10 @@ def run_or_resume(
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:
     """Continue the run in `folder` with its stored settings (see `stored_experiment`)."""
     experiment, config = stored_experiment(line, folder, jobs)
+    ledger = experiment.options.ledger
+    typed = ledger is None or any(word.startswith("ledger=") for word in line.overrides)
+    allowed = f"typed beside resume={folder}: a folder chooses no place to write to"
+    require(typed, "ledger", ledger, allowed)
     train(experiment, OmegaConf.to_yaml(config), Path(folder), resume=True, quiet=quiet)
 
 

@@ -18,7 +18,7 @@ from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.keys import file_values
 from fedpriv.util.untrusted_files import links_and_devices, read_plain_yaml
 
-RESUMABLE = ("rounds", "device", "quiet")
+RESUMABLE = ("rounds", "device", "quiet", "ledger")
 """Keys that a resumed run may change."""
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from fedpriv.crypto.key_files import KeyFiles, read_roster
 from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.engines.sites import AtSite
-from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.models import Network
 from fedpriv.parties.party import PartySpec, silo_name
 from fedpriv.rounds.mixing import with_estimates
@@ -26,7 +27,6 @@ from fedpriv.runtime.own_records import records_of
 from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
-from fedpriv.runtime.site_file import SiteFile
 from fedpriv.runtime.standing import Standing, require_fits
 from fedpriv.training.description import AS_IT_IS
 
@@ -61,6 +61,7 @@ def prepare(
     *,
     revise: Callable[[Plan], Plan] = lambda plan: plan,
     roster: Roster | None = None,
+    charged: bool = False,
 ) -> PreparedRun:
     """Build the model, load and allocate the data, create the parties, and run the aggregation's
     set-up.
@@ -71,10 +72,13 @@ def prepare(
         the noise.
     roster: that of an earlier process of the same run; its keys are revoked. Without effect where
         the parties' keys come from files (`engine.roster`).
+    charged: whether the ledger of the settings has been charged.
 
     The result is a context manager that ends the parties. Raises FedprivError for errors that the
     user can fix. Nothing is written.
     """
+    ledger = exp.options.ledger
+    require(charged or ledger is None, "ledger", ledger, "null: only runs charge a ledger")
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
@@ -269,8 +273,8 @@ def _specs(
     return specs
 
 
-def _journal(folder: str | None, silo: str) -> SiteFile | None:
-    return None if folder is None else SiteFile(os.path.join(folder, f"{silo}.txt"))
+def _journal(folder: str | None, silo: str) -> CountedFile | None:
+    return None if folder is None else CountedFile(os.path.join(folder, f"{silo}.txt"))
 
 
 _latest: list[Network] = []

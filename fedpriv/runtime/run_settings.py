@@ -221,7 +221,7 @@ class RunSettings:
 
     def _charge(self, query: Query, parts: bytes) -> Charge:
         observer = self.algo.headline_observer
-        events = tuple(event for event in query.events if event.observer == observer)
+        events = query.seen_by(observer)
         silos = {event.scope for event in events} <= {"", *self.silos}
         run = "" if silos else settings_digest(self.digest, parts).hex()
         charges: dict[tuple[Any, ...], Charge] = self._last.setdefault("charges", {})

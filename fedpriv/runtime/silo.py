@@ -21,6 +21,7 @@ from fedpriv.aggregation.base import Respond
 from fedpriv.crypto.key_files import KeyFiles
 from fedpriv.crypto.roster import Identity
 from fedpriv.errors import ConfigError, RefusedError, SilenceError
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.models import Network
 from fedpriv.parties.party import Memory, Party, PartySpec, WorkingParticipant
 from fedpriv.parties.post import Expected, Serial, blaming
@@ -47,7 +48,6 @@ from fedpriv.rounds.state import State
 from fedpriv.runtime.helper import SumMembership
 from fedpriv.runtime.run_settings import RunSettings, settings_digest
 from fedpriv.runtime.silo_journal import SiloJournal
-from fedpriv.runtime.site_file import SiteFile
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.training.description import Execution
 from fedpriv.util.read_only import read_only_values
@@ -84,7 +84,7 @@ class SiloSpec(PartySpec):
     identity: Identity | KeyFiles
     device: str
     execution: Execution = Execution()
-    journal: SiteFile | None = None
+    journal: CountedFile | None = None
     budget: Budget | None = None
 
     def open(self, memory: Memory) -> SiloParticipant:

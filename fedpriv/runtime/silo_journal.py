@@ -16,9 +16,9 @@ from pathlib import Path
 from fedpriv.accountants.charges import Charge
 from fedpriv.accountants.filters import Budget
 from fedpriv.errors import ConfigError, RefusedError
+from fedpriv.ledgers.counted_lines import CountedFile, CountedLines
 from fedpriv.parties.post import Serial
 from fedpriv.rounds.query import SESSION_BYTES
-from fedpriv.runtime.site_file import CountedLines, SiteFile
 from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 
 BUDGET, SET_UP, CHARGE, QUERY = "budget", "setup", "charge", "query"
@@ -53,7 +53,7 @@ class SiloJournal:
     def __init__(
         self,
         name: str,
-        file: SiteFile | None = None,
+        file: CountedFile | None = None,
         *,
         run: str = "",
         asked: Budget | None = None,

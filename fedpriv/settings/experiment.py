@@ -69,6 +69,8 @@ class RunOptions:
     references: bool = True
     trainer: str = "auto"
     workers: int = 1
+    ledger: str | None = None
+    population: str | None = None
 
     def __post_init__(self) -> None:
         for key in ("rounds", "evaluate_every", "checkpoint_every"):
@@ -81,6 +83,11 @@ class RunOptions:
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
         require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
         require(self.trainer in TRAINERS, "trainer", self.trainer, ", ".join(TRAINERS))
+        real = self.ledger is None or self.system or self.resume is not None
+        allowed = "null for a simulation; a ledger is of persons: randomness=system"
+        require(real, "ledger", self.ledger, allowed)
+        named = self.population is None or self.ledger is not None
+        require(named, "population", self.population, "null, unless ledger=FILE has populations")
         require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
 
     @property

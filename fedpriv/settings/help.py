@@ -33,6 +33,8 @@ fedpriv certify claim.yaml ... [--budget epsilon] [--json] [--html file]
 fedpriv predict run new.csv          scores of a trained model; --out scores.csv, --onnx
 fedpriv export run [--onnx]          rewrite the bundle that a run leaves: licence, intended use,
                                      threshold, a file for other programs
+fedpriv ledger init|show|check|grant file
+                                     what a data set has paid in all runs, and what is left
 fedpriv keys new|add|rotate|revoke|show ...
                                      the parties' long-term keys, and the roster of public ones
 

@@ -12,13 +12,13 @@ from fedpriv.engines.site_lines import dial
 from fedpriv.engines.sites import COORDINATOR
 from fedpriv.engines.study import Study
 from fedpriv.errors import require
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.query import events_of
 from fedpriv.runtime.own_records import published_federation, site_records
 from fedpriv.runtime.prepare import initial_network, planned, resolve_device, settings_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
-from fedpriv.runtime.site_file import SiteFile
 from fedpriv.settings.experiment import Experiment
 from fedpriv.sites.host import SiteHost
 from fedpriv.sites.site import Site
@@ -56,7 +56,7 @@ def silo_spec(site: Site, study: Study) -> SiloSpec:
         identity=KeyFiles(party, site.keys, site.roster),
         device=resolve_device("cpu"),
         execution=exp.options.execution,
-        journal=SiteFile(str(site.journal)),
+        journal=CountedFile(str(site.journal)),
         budget=Budget(site.budget, site.delta),
     )
 

@@ -23,23 +23,28 @@ class LockedLines(AbstractContextManager["LockedLines"]):
 
     path: of the file. It is made if it is missing; a symbolic link is refused.
     content: its whole lines when it was opened.
+    cut: number of bytes of a line without its end, which were cut off.
 
     Raises BlockingIOError when another process has it open, ValueError for what is no regular
     file, and OSError.
     """
 
-    def __init__(self, path: Path, *, mode: int = 0o666) -> None:
-        """mode: permissions of a new file, less those that the process withholds (umask)."""
+    def __init__(self, path: Path, *, mode: int = 0o666, wait: bool = False) -> None:
+        """
+        mode: permissions of a new file, less those that the process withholds (umask).
+        wait: for another process that has it open.
+        """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_AS_IT_IS | NO_LINKS
         self.path = path
         with ExitStack() as opened:
             handle = os.open(path, flags, mode)
             self._file: BinaryIO = opened.enter_context(open(handle, "a+b", buffering=0))
             require_regular(handle, TABLE_BYTES)
-            lock(handle)
+            lock(handle, wait=wait)
             self._file.seek(0)
             content = self._file.read()
             self.content = content[: content.rfind(b"\n") + 1]
+            self.cut = len(content) - len(self.content)
             self._file.truncate(len(self.content))
             if not self.content:
                 fsync_folder(path.parent)

@@ -183,7 +183,7 @@ FURTHER = (
         "engines/test_bundles.py engines/test_descriptions.py engines/test_inprocess.py "
         "conformance/test_engines.py runs/test_lost_parties.py",
     ),
-    ("fedpriv/util/locked_lines.py", "runs/test_journal.py runtime/test_site_file.py"),
+    ("fedpriv/util/locked_lines.py", "runs/test_journal.py ledgers/test_counted_lines.py"),
     *(
         (f"fedpriv/{room}/*", room)
         for room in (

@@ -15,12 +15,12 @@ from fedpriv.accountants.events import Event
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.engines.base import Network
 from fedpriv.errors import RefusedError
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.parties.post import Post
 from fedpriv.rounds.query import Broadcast, QueryTask, SetUpTask, next_session
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
-from fedpriv.runtime.site_file import SiteFile
 from fedpriv.testing.faults import Faulty, alter
 
 AGGREGATIONS = {
@@ -205,7 +205,7 @@ def test_a_silo_has_a_budget_of_its_own():
 @pytest.fixture
 def journal(tmp_path):
     """Opens a life of silo0's journal."""
-    file = SiteFile(str(tmp_path / "new folder" / "silo0.txt"), str(tmp_path / "counters"))
+    file = CountedFile(str(tmp_path / "new folder" / "silo0.txt"), str(tmp_path / "counters"))
 
     @contextmanager
     def life(**about):
@@ -261,7 +261,7 @@ def test_a_journal_outlives_its_silo(journal):
 )
 def test_a_damaged_journal_ends_the_silo(journal, line):
     """With the right counter."""
-    with SiteFile(str(journal.path), str(journal.path.parents[1] / "counters")).open() as lines:
+    with CountedFile(str(journal.path), str(journal.path.parents[1] / "counters")).open() as lines:
         lines.append(f"{line}\nsetup a {'00' * 16}\n".encode())
     with (
         pytest.raises(RefusedError, match=r"silo0\.txt is damaged .*: silo0 answers nothing"),

@@ -17,9 +17,9 @@ from runs import experiment, journaled
 
 from fedpriv.accountants.filters import Budget
 from fedpriv.errors import RefusedError
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.rounds.query import QueryTask, SetUpTask, next_session
 from fedpriv.runtime import prepare
-from fedpriv.runtime.site_file import SiteFile
 
 AVG = ("algo=uldp_avg", "rounds=6", "randomness=system")
 DELTA = 1e-5
@@ -43,7 +43,7 @@ def description():
 
 @pytest.fixture
 def file(tmp_path):
-    return SiteFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
+    return CountedFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
 
 
 @contextmanager
@@ -218,8 +218,8 @@ class Site:
 
     def __init__(self, folder, chance):
         self.chance = chance
-        self.file = SiteFile(str(folder / "study" / "silo0.txt"), str(folder / "counters"))
-        self.copy = SiteFile(str(folder / "elsewhere" / "silo0.txt"), str(folder / "counters"))
+        self.file = CountedFile(str(folder / "study" / "silo0.txt"), str(folder / "counters"))
+        self.copy = CountedFile(str(folder / "elsewhere" / "silo0.txt"), str(folder / "counters"))
         self.path = Path(self.file.path)
         self.answered = Counter()
         self.older = []

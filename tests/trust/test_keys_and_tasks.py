@@ -11,11 +11,11 @@ from fedpriv.crypto.roster import Roster, RosterEntry, new_identities
 from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.engines.descriptions import describe, restore
 from fedpriv.errors import AggregationAbortedError, FedprivError, RefusedError
+from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.parties.messages import MessageError, decode, encode
 from fedpriv.rounds.query import QueryTask
 from fedpriv.runtime import prepare
 from fedpriv.runtime.silo_journal import SiloJournal
-from fedpriv.runtime.site_file import SiteFile
 from fedpriv.testing import experiment
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ CHARGE = Charge("server", ())
 
 def lives(tmp_path):
     """Opens lives of a silo's journal."""
-    file = SiteFile(str(tmp_path / "silo0.txt"), str(tmp_path / "counters"))
+    file = CountedFile(str(tmp_path / "silo0.txt"), str(tmp_path / "counters"))
     return lambda: contextlib.closing(SiloJournal("silo0", file))
 
 

@@ -42,6 +42,7 @@ def page(values: Facts) -> bytes:
             useless=at_chance(runs),
             features=_features(runs),
             utility=list(_utility(runs)),
+            ledger=list(dict.fromkeys(_ledger(runs))),
             rounds=dict.fromkeys(f"{run['rounds_done']} of {run['rounds']}" for run in runs),
             runs=runs,
             valid=all(map(protects, runs)),
@@ -109,6 +110,13 @@ def _utility(runs: Sequence[Facts]) -> Iterator[tuple[str, ...]]:
     for name in dict.fromkeys(row["metric"] for run in runs for row in run["utility"]):
         rows = [row for run in runs for row in run["utility"] if row["metric"] == name]
         yield name.replace("_", " "), *(_range([row[one] for row in rows]) for one in VALUES)
+
+
+def _ledger(runs: Sequence[Facts]) -> Iterator[tuple[str, ...]]:
+    """How the ledgers of runs stood."""
+    for row in (row for run in runs for row in run["ledger"]):
+        numbers = (f"{row[name]:.4g}" for name in ("budget", "spent", "left", "delta"))
+        yield row["ledger"], row["population"], row["unit"], *numbers
 
 
 def _headlines(runs: Sequence[Facts]) -> Iterator[tuple[str, str]]:

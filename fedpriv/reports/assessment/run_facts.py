@@ -19,6 +19,7 @@ from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts, Row, count, number, text
 from fedpriv.reports.assessment.model_facts import SCHEMA_PLACE, column_facts, utility_facts
 from fedpriv.reports.audit_file import comparable, plain
+from fedpriv.runs.charging import LedgerState
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, UTILITY
@@ -72,6 +73,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "settings": _settings(settings),
         **column_facts(folder),
         "utility": utility_facts(folder, status, public=public),
+        "ledger": _ledger(folder),
         "users": _users(status),
         "records": None if public else status.records,
         "parameters": status.parameters,
@@ -121,6 +123,16 @@ def _assumptions(folder: Path, epsilon: Sequence[Row]) -> dict[str, str]:
     if lacking := [part for part in used - known.keys() if part.isdigit()]:
         raise FedprivError(f"{folder / ASSUMPTIONS}: it lacks the assumption {text(lacking[0])}")
     return known
+
+
+def _ledger(folder: Path) -> list[Facts]:
+    """How the ledger that has paid for the run stood at its end; empty: there is none."""
+    state = LedgerState.find(folder)
+    if state is None:
+        return []
+    names = {one: text(getattr(state, one)) for one in ("ledger", "population", "unit", "digest")}
+    numbers = {one: getattr(state, one) for one in ("budget", "delta", "spent", "entries")}
+    return [names | numbers | {"left": max(0.0, state.budget - state.spent)}]
 
 
 def _parts(cell: str) -> list[str]:

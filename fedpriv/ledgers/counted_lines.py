@@ -1,4 +1,4 @@
-"""A file that a site writes its answers to, with a counter in another place.
+"""A file of what was answered or charged, with a counter in another place.
 
 The counter says after each write how long the file is, with its digest. So an older file, a changed
 one, a copy in another place and a missing one are noticed. An older file and its older counter
@@ -19,28 +19,36 @@ from fedpriv.errors import RefusedError
 from fedpriv.util.durable_files import state_folder
 from fedpriv.util.locked_lines import LockedLines
 
-OTHERS = 0o077
-"""Permissions of others than the owner."""
+OTHERS, WRITERS = 0o077, 0o022
+"""Permissions of others than the owner: all of them, and to write."""
 
 
 @dataclass(frozen=True)
-class SiteFile:
-    """Where a site keeps what it has answered.
+class CountedFile:
+    """Where a site keeps what it has answered, or a ledger what runs have charged.
 
-    path: of the file, for one set of records in one study.
+    path: of the file, for one set of records.
     counters: folder of its counter; None: `journals` in the folder of this user's state.
+    in_sight: whether others may look into the file's folder. They may write there never.
     """
 
     path: str
     counters: str | None = None
+    in_sight: bool = False
 
-    def open(self) -> CountedLines:
-        """Open or create both. Raises RefusedError."""
+    def open(self, *, wait: bool = False) -> CountedLines:
+        """Open or create both. Raises RefusedError.
+
+        wait: for another process that has it open.
+        """
         place = Path(self.path)
         path = Path(os.path.realpath(place.parent)) / place.name
         folder = state_folder() / "journals" if self.counters is None else Path(self.counters)
         name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-        return CountedLines(path, folder / f"{path.stem}-{name}.txt")
+        counter = folder / f"{path.stem}-{name}.txt"
+        return CountedLines(
+            path, counter, wait=wait, forbidden=WRITERS if self.in_sight else OTHERS
+        )
 
 
 class CountedLines(AbstractContextManager["CountedLines"]):
@@ -48,18 +56,26 @@ class CountedLines(AbstractContextManager["CountedLines"]):
 
     path: of the file.
     content: its lines when it was opened.
+    cut: bytes of a last line that was never whole (`LockedLines.cut`).
 
     Raises RefusedError, in one line, for a file that another process has open, that others can
     read, that is a symbolic link, or that is not as the counter saw it last.
     """
 
-    def __init__(self, path: Path, counter: Path) -> None:
+    def __init__(
+        self, path: Path, counter: Path, *, wait: bool = False, forbidden: int = OTHERS
+    ) -> None:
+        """
+        wait: for another process that has it open.
+        forbidden: permissions that others may not have in the file's folder.
+        """
         self.path = path
         with ExitStack() as opened:
             try:
-                self._lines = opened.enter_context(_private(path))
-                self._counter = opened.enter_context(_private(counter))
+                self._lines = opened.enter_context(_private(path, wait, forbidden))
+                self._counter = opened.enter_context(_private(counter, wait, OTHERS))
                 self.content = self._lines.content
+                self.cut = self._lines.cut
                 self._digest = hashlib.sha256()
                 self._size = 0
                 self._require_newest()
@@ -110,17 +126,18 @@ class CountedLines(AbstractContextManager["CountedLines"]):
         if hashlib.sha256(self.content[: int(size)]).hexdigest() != seen:
             raise ValueError(
                 "it is not as it was last used: older, changed or removed. Put the newest one "
-                f"back, or remove {self._counter.path} too and forget all answers"
+                f"back, or remove {self._counter.path} too and forget all that it says"
             )
 
 
-def _private(path: Path) -> LockedLines:
-    """A file for its owner only, in a folder for its owner only. Raises OSError or ValueError."""
+def _private(path: Path, wait: bool, forbidden: int) -> LockedLines:
+    """A file for its owner only, in a folder where others do not have these permissions. Raises
+    OSError or ValueError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = LockedLines(path, mode=0o600)
-    for place, allowed in ((path.parent, 700), (path, 600)):
+    lines = LockedLines(path, mode=0o600, wait=wait)
+    for place, allowed, others in ((path.parent, 700, forbidden), (path, 600, OTHERS)):
         mode = stat.S_IMODE(os.stat(place).st_mode)
-        if mode & OTHERS:
+        if mode & others:
             lines.close()
             raise ValueError(f"others can open {place} (mode {mode:04o}); chmod {allowed} it")
     return lines

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from fedpriv.errors import RefusedError
-from fedpriv.runtime.site_file import SiteFile
+from fedpriv.ledgers.counted_lines import CountedFile
 
 
 @pytest.fixture
 def site(tmp_path):
     """A file with three lines, and an older one and its counter in backup/."""
-    file = SiteFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
+    file = CountedFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
     for line in (b"one\n", b"two\n"):
         with file.open() as lines:
             lines.append(line)
@@ -95,7 +95,7 @@ def test_a_file_that_is_not_the_sites_newest_is_refused_in_one_line(why, change,
 
 
 def test_a_copy_is_refused_beside_the_file_and_in_its_place(site, tmp_path):
-    other = SiteFile(str(tmp_path / "other" / "silo0.txt"), site.counters)
+    other = CountedFile(str(tmp_path / "other" / "silo0.txt"), site.counters)
     shutil.copytree(tmp_path / "study", tmp_path / "other")
     with pytest.raises(RefusedError, match="without its counter"), other.open():
         pass
@@ -126,7 +126,7 @@ def test_a_counter_that_is_behind_is_no_reason_to_refuse(site, tmp_path):
 
 def test_one_process_at_a_time_has_it_open(site, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "study")
-    through = SiteFile(str(tmp_path / "link" / "silo0.txt"), site.counters)
+    through = CountedFile(str(tmp_path / "link" / "silo0.txt"), site.counters)
     with site.open() as lines:
         for second in (site, through):
             with pytest.raises(RefusedError, match=r"silo0\.txt: another process has it open$"):
@@ -139,7 +139,9 @@ def test_one_process_at_a_time_has_it_open(site, tmp_path):
 def test_only_its_owner_can_open_it(tmp_path):
     before = os.umask(0)
     try:
-        with SiteFile(str(tmp_path / "a" / "b" / "silo0.txt"), str(tmp_path / "c")).open() as lines:
+        with CountedFile(
+            str(tmp_path / "a" / "b" / "silo0.txt"), str(tmp_path / "c")
+        ).open() as lines:
             lines.append(b"one\n")
     finally:
         os.umask(before)
@@ -162,7 +164,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
     import resource
     import signal
 
-    file = SiteFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
+    file = CountedFile(str(tmp_path / "study" / "silo0.txt"), str(tmp_path / "counters"))
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:

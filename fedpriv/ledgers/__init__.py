@@ -1,0 +1,1 @@
+"""What a data set has paid, in all runs."""

@@ -1,0 +1,325 @@
+"""What a run charges to the ledger of its data set (`ledger=FILE`).
+
+A process charges all rounds that it plans before its first message, under a name that no other
+process has. At its end, however that comes, it settles: rounds that it has not begun are given
+back. A killed process settles nothing. Who resumes the run does so, from rounds_begun.csv, and
+charges the rest under a new name, in one write. So no round is uncharged, and none is charged twice
+unless it was begun twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedpriv.accountants.charges import Charge
+from fedpriv.accountants.events import Event
+from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.ledgers.data_ledger import BeyondBudgetError, DataLedger
+from fedpriv.ledgers.entries import Balance, Population, Texts, charge_entry, settle_entry
+from fedpriv.rounds.query import Query
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.journal import attempts
+from fedpriv.settings.experiment import Experiment
+from fedpriv.util.durable_files import replace_file
+from fedpriv.util.logs import LOGGER
+from fedpriv.util.untrusted_files import as_type, read_json
+
+LEDGER = "ledger.json"
+"""In the folder of a run: where and under which name it is charged, and how its ledger stood."""
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """How the ledger of a run stood when its last process ended, or began if it was killed.
+
+    ledger: its name.
+    run: the name under which the process is charged.
+    attempts_before: at rounds in the folder, of earlier processes.
+    population: whom the run concerns.
+    unit: what the budget protects.
+    budget: epsilon at `delta`.
+    delta: of the budget.
+    spent: epsilon of all runs.
+    entries: number of lines.
+    digest: of the last line.
+    """
+
+    ledger: str
+    run: str
+    attempts_before: int
+    population: str
+    unit: str
+    budget: float
+    delta: float
+    spent: float
+    entries: int
+    digest: str
+
+    @staticmethod
+    def find(folder: Path) -> LedgerState | None:
+        """The state in the folder of a run; None: no ledger has paid for it. Raises FedprivError
+        for a file that cannot be read."""
+        path = folder / LEDGER
+        try:
+            return as_type(LedgerState, read_json(path)) if path.exists() else None
+        except (OSError, ValueError) as error:
+            raise FedprivError(f"{path}: cannot be read ({error})") from error
+
+
+@dataclass
+class LedgerCharge:
+    """The charge of one process of a run.
+
+    path: of the ledger.
+    run: name of the process.
+    population: whom it concerns.
+    observer: against whom.
+    words: what the run does, for readers of the ledger.
+    planned: what is charged.
+    begun: what was begun, at most that.
+    folder: of the run; None: it is not there yet.
+    after: attempts at rounds in the folder before this process.
+    """
+
+    path: Path
+    run: str
+    population: Population
+    observer: str
+    words: str
+    planned: Texts
+    begun: Texts = field(default_factory=Counter)
+    folder: Path | None = None
+    after: int = 0
+
+    def begin(self, queries: Iterable[Query]) -> None:
+        """Note the queries of a round before its first message. Raises FedprivError if they cost
+        what was not charged, and the budget does not allow it."""
+        unit = self.population.unit
+        events = (query.seen_by(self.observer, unit) for query in queries)
+        own = Counter(_text(self.observer, seen, self.run) for seen in events if seen)
+        if lacking := self.begun + own - self.planned:
+            with DataLedger(self.path) as ledger:
+                ledger.add(self.entry(lacking))
+            self.planned += lacking
+        self.begun += own
+
+    def entry(self, texts: Texts) -> dict[str, Any]:
+        """The line that charges these."""
+        about = {"observer": self.observer, "words": self.words}
+        return charge_entry(self.run, self.population.name, **about, texts=texts)
+
+    def settle(self) -> None:
+        """Give back what was not begun. What cannot be given back stays charged."""
+        try:
+            with DataLedger(self.path) as ledger:
+                ledger.add(settle_entry(self.run, self.begun))
+                self.write(ledger.balance)
+        except (FedprivError, OSError) as error:
+            LOGGER.warning("%s: all planned rounds stay charged (%s)", self.path, error)
+
+    def place(self, folder: Path) -> None:
+        """Note in the folder of the run where it is charged."""
+        self.folder = folder
+        self.write(DataLedger.seen(self.path))
+
+    def write(self, balance: Balance) -> None:
+        """Write how the ledger stands into the run's folder, if there is one."""
+        if self.folder is None:
+            return
+        population = balance.populations[self.population.name]
+        state = LedgerState(
+            ledger=balance.name,
+            run=self.run,
+            attempts_before=self.after,
+            population=population.name,
+            unit=population.unit,
+            budget=population.budget.epsilon,
+            delta=population.budget.delta,
+            spent=balance.spent(population.name),
+            entries=balance.entries,
+            digest=balance.digest,
+        )
+        content = json.dumps(asdict(state), indent=2) + "\n"
+        replace_file(self.folder / LEDGER, content.encode())
+
+
+@contextmanager
+def charged(
+    experiment: Experiment, folder: Path, *, resume: bool, completed: int, attempted: int
+) -> Iterator[LedgerCharge | None]:
+    """Context of a process that runs rounds after `completed`, which the ledger of its settings
+    pays for; None if the settings name no ledger.
+
+    folder: of the run.
+    resume: whether there was an earlier process.
+    attempted: number of attempts at rounds, of earlier processes.
+
+    Raises FedprivError, before any data are loaded, if a budget does not allow the rounds.
+    """
+    options = experiment.options
+    before = LedgerState.find(folder) if resume else None
+    if options.ledger is None:
+        if before is not None:
+            known = f"the file of ledger {before.ledger}, which has paid for {folder} so far"
+            raise ConfigError("ledger", "null", known)
+        yield None
+        return
+    path = Path(options.ledger)
+    _require_certificate(experiment)
+    with DataLedger(path) as ledger:
+        charge = _plan(experiment, path, ledger.balance, completed)
+        charge.after = attempted
+        killed = _killed(experiment, ledger.balance, folder, before)
+        entries = [settle_entry(before.run, killed)] if before and killed is not None else []
+        entries += [charge.entry(charge.planned)] if charge.planned else []
+        try:
+            ledger.add(*entries)
+        except BeyondBudgetError as refusal:
+            full = refusal.population
+            raise _refusal(experiment, charge, ledger.balance, full, completed) from refusal
+    if killed is not None:
+        number = sum(killed.values())
+        LOGGER.warning("%s: %d queries of a killed process stay charged", path, number)
+    if resume:
+        charge.place(folder)
+    try:
+        yield charge
+    finally:
+        if charge.planned:
+            charge.settle()
+
+
+def _require_certificate(experiment: Experiment) -> None:
+    """Raise ConfigError for settings whose epsilon takes something private as given."""
+    allowed = "an allocator of the users that the data name; this one invents them"
+    real = not experiment.allocator.invents_users
+    require(real, "allocator", type(experiment.allocator).__name__, allowed)
+    for text in experiment.data.read_without_noise:
+        raise ConfigError("ledger", experiment.options.ledger, f"null, because no epsilon: {text}")
+
+
+def _plan(experiment: Experiment, path: Path, balance: Balance, completed: int) -> LedgerCharge:
+    """What the rounds after `completed` cost. Raises ConfigError without a certificate."""
+    name = experiment.options.population
+    names = ", ".join(balance.populations)
+    if name is None and len(balance.populations) == 1:
+        [name] = balance.populations
+    require(name in balance.populations, "population", name, f"one of {path}: {names}")
+    population = balance.populations[str(name)]
+    forecast = EpsilonForecast.of(experiment)
+    charge = LedgerCharge(
+        path,
+        f"{path.stem}-{secrets.token_hex(8)}",
+        population,
+        experiment.algo.headline_observer,
+        f"{experiment.algo.label} on {type(experiment.data).__name__}",
+        Counter(),
+    )
+    charge.planned = _planned(forecast, charge, completed, experiment.options.rounds)
+    return charge
+
+
+def _planned(forecast: EpsilonForecast, charge: LedgerCharge, after: int, until: int) -> Texts:
+    last = forecast.exp.algo.last_round(forecast.plan.federation) or until
+    if after >= min(until, last):
+        return Counter()
+    population = charge.population
+    costs = forecast.cost.charges(after, min(until, last), unit=population.unit)
+    if math.isinf(population.budget.spent(costs)):
+        allowed = f"a method with a certificate for each {population.unit}"
+        raise ConfigError("algo", type(forecast.exp.algo).__name__, f"{allowed} ({charge.path})")
+    return Counter(
+        {
+            _text(charge.observer, cost.events, charge.run): count
+            for cost, count in costs.items()
+            if cost.events
+        }
+    )
+
+
+def _text(observer: str, events: tuple[Event, ...], run: str) -> str:
+    """A charge as a text. Scopes are parts of the data in this run alone."""
+    scoped = any(event.scope for event in events)
+    return Charge(observer, events, run if scoped else "").text
+
+
+def _killed(
+    experiment: Experiment, balance: Balance, folder: Path, before: LedgerState | None
+) -> Texts | None:
+    """What the last process of the run has begun, if it was killed; None: nothing is to settle.
+
+    Raises ConfigError for another ledger than it had.
+    """
+    if before is None:
+        return None
+    known = f"{before.ledger}, as in {folder / LEDGER}"
+    require(before.ledger == balance.name, "ledger", balance.path, known)
+    run = balance.runs.get(before.run)
+    if run is None or run.settled:
+        return None
+    forecast = EpsilonForecast.of(experiment)
+    begun: Texts = Counter()
+    charge = LedgerCharge(
+        balance.path, run.run, balance.populations[run.population], run.observer, "", Counter()
+    )
+    for number, times in attempts(folder, after=before.attempts_before).items():
+        once = _planned(forecast, charge, number - 1, number)
+        begun.update({text: count * times for text, count in once.items()})
+    return begun if begun <= run.texts else None
+
+
+def _refusal(
+    experiment: Experiment,
+    charge: LedgerCharge,
+    balance: Balance,
+    full: Population,
+    completed: int,
+) -> FedprivError:
+    """Why a run is not paid for, in one line with what would be.
+
+    balance: with the charge.
+    full: the population whose budget it exceeds.
+    """
+    total, budget = balance.spent(full.name), full.budget.epsilon
+    paid = balance.texts[charge.population.name] - charge.planned
+
+    def fits(planned: Texts) -> bool:
+        balance.texts[charge.population.name] = paid + planned
+        return balance.exceeded(charge.population.name) is None
+
+    hint = _fitting(experiment, charge, completed, fits)
+    fits(Counter())
+    more = math.ceil(1000 * (total - budget)) / 1000
+    return FedprivError(
+        f"ledger={charge.path}: epsilon {balance.left(full.name):.3g} of {budget:g} is left for "
+        f"{full.name} ({full.unit}), and the run would spend {total - budget:.3g} more than that; "
+        f"{hint}fedpriv ledger grant {charge.path} {full.name} {more:g} allows it"
+    )
+
+
+def _fitting(
+    experiment: Experiment,
+    charge: LedgerCharge,
+    completed: int,
+    fits: Callable[[Texts], bool],
+) -> str:
+    """A target with which the run would fit, in words; "": none was found."""
+    asked = experiment.accountant.target or math.inf
+    for share in (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
+        target = float(f"{charge.population.budget.epsilon * share:.2g}")
+        if target >= asked:
+            continue
+        accountant = replace(experiment.accountant, budget=None, target=target)
+        with suppress(ConfigError):
+            forecast = EpsilonForecast.of(replace(experiment, accountant=accountant))
+            if fits(_planned(forecast, charge, completed, experiment.options.rounds)):
+                return f"accountant.target={target:g} fits, or "
+    return ""
