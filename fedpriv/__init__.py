@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 # processors, and a run of a sweep would differ from the same run alone. MKL reads it at first use.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-LIBRARY = ("run", "sweep", "compare", "epsilon", "federation")
+LIBRARY = ("run", "sweep", "compare", "epsilon", "analyse", "federation")
 
 
 def load(*folders: Any) -> Any:

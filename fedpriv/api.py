@@ -34,9 +34,11 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
+from fedpriv.runs.analyse_command import analyse as release
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import resume
+from fedpriv.runs.tables import STATISTICS
 from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment
 from fedpriv.settings.experiment import build
@@ -195,6 +197,19 @@ def epsilon(*words: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
             )
             rows += [{**swept, **vars(row)} for row in EpsilonForecast.of(exp).rows]
         return pd.DataFrame(rows)
+
+
+def analyse(
+    *words: str, folder: str | Path | None = None, frame: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The private statistics of `fedpriv analyse`, a row each.
+
+    folder: of the run; None: the folder that the command would use.
+    frame: as in `run`.
+    """
+    own = [] if folder is None else [f"hydra.run.dir={folder}"]
+    with given_frame(frame):
+        return pd.read_csv(release([*words, *own], quiet=True) / STATISTICS)
 
 
 def federation(*words: str, frame: pd.DataFrame | None = None) -> Federated:

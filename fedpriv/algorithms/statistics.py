@@ -122,6 +122,8 @@ class Moments(Part):
         number, noise = float(sums.sum()), NORMAL * deviation
         if number <= 2 * noise:  # too few users for the noise: nothing is known
             yield self._scaled("mean", 0.5, 0.0, 1.0)
+            spread = self.high - self.low
+            yield Estimate("deviation", "", spread / 4, 0.0, spread / 2)
             return
         mean = first / number
         # All m for which first - m * number, whose noise is known, is not far from 0 (Fieller).

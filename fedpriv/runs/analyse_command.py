@@ -34,7 +34,8 @@ LISTS = {"statistics": "algo.statistics", "quantiles": "algo.quantiles", "silos"
 NUMBERS = {"bins": "algo.bins", "target": "accountant.target"}
 SCHEMA = "schema.yaml"
 LEAST_SCALE = 1e-2
-"""Smallest deviation that columns are scaled by, over their range: a noisy one may be 0."""
+"""Smallest deviation that columns are scaled by, over their range. A noisy one may be 0, so that it
+is also at least half of its interval's upper end."""
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Request:
                 self.known.setdefault(one.name, one)
         owner = {"data.one_row_per_user": "true"} if schema.user is None else {}
         owner |= {} if schema.user is None else {"data.user": hydra_text(schema.user)}
-        silos = f"[{','.join(map(hydra_text, schema.silos))}]"
+        silos = f"[{','.join(map(_quoted, schema.silos))}]"
         held = {} if schema.silo is None else {"data.silo": hydra_text(schema.silo)}
         held |= {"data.silos": silos} if schema.silo is not None else {}
         users = {"data.users": str(schema.n_users), "data.decimal": hydra_text(schema.decimal)}
@@ -137,8 +138,9 @@ def analyse(args: list[str], *, quiet: bool = False) -> Path:
     folder = Path(str(jobs[0].hydra.run.dir)).absolute()
     yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(jobs[0])))
     train(build(jobs[0]), yaml, folder, words=asked.settings, quiet=quiet)
-    if asked.schema is not None and (scaled := _scaled(asked.schema, folder)) != asked.schema:
-        replace_file(folder / SCHEMA, write_schema(scaled).encode())
+    private = Status.read(folder).dp_valid  # else nobody could take scales for released
+    if asked.schema is not None and private:
+        replace_file(folder / SCHEMA, write_schema(_scaled(asked.schema, folder)).encode())
         if not quiet:
             say(f"Schema with released scales: {folder / SCHEMA}")
     return folder
@@ -148,13 +150,16 @@ def _scaled(schema: Schema, folder: Path) -> Schema:
     """The schema with the released means and deviations, and what they cost."""
     tables = Tables(folder)
     rows = tables.rows(STATISTICS)
-    found = {(row["column"], row["statistic"]): float(row["value"]) for row in rows}
+    if not any(row["statistic"] == "mean" for row in rows):
+        return schema
+    found = {(row["column"], row["statistic"]): row for row in rows}
     features: list[Number | Category] = []
     for one in schema.features:
         if isinstance(one, Number) and one.range is not None and (one.name, "mean") in found:
+            mean, spread = found[one.name, "mean"], found[one.name, "deviation"]
             least = LEAST_SCALE * (one.range[1] - one.range[0])
-            deviation = max(least, found.get((one.name, "deviation"), 0.0))
-            one = replace(one, scale=(found[one.name, "mean"], deviation))
+            deviation = max(least, float(spread["value"]), float(spread["high"]) / 2)
+            one = replace(one, scale=(float(mean["value"]), deviation))
         features.append(one)
     rows = tables.rows(EPSILON)
     cost = min(float(row["certified"]) for row in rows if row["observer"] == rows[0]["observer"])
