@@ -173,7 +173,6 @@ def charged(
         yield None
         return
     path = Path(options.ledger)
-    _require_certificate(experiment)
     with DataLedger(path) as ledger:
         charge = _plan(experiment, path, ledger.balance, completed)
         charge.after = attempted
@@ -197,10 +196,10 @@ def charged(
             charge.settle()
 
 
-def _require_certificate(experiment: Experiment) -> None:
+def _require_certificate(experiment: Experiment, population: Population) -> None:
     """Raise ConfigError for settings whose epsilon takes something private as given."""
     allowed = "an allocator of the users that the data name; this one invents them"
-    real = not experiment.allocator.invents_users
+    real = population.unit != "user" or not experiment.allocator.invents_users
     require(real, "allocator", type(experiment.allocator).__name__, allowed)
     for text in experiment.data.read_without_noise:
         raise ConfigError("ledger", experiment.options.ledger, f"null, because no epsilon: {text}")
@@ -214,6 +213,7 @@ def _plan(experiment: Experiment, path: Path, balance: Balance, completed: int) 
         [name] = balance.populations
     require(name in balance.populations, "population", name, f"one of {path}: {names}")
     population = balance.populations[str(name)]
+    _require_certificate(experiment, population)
     forecast = EpsilonForecast.of(experiment)
     charge = LedgerCharge(
         path,

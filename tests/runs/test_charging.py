@@ -137,6 +137,34 @@ def test_of_several_populations_a_run_names_its_own(tmp_path):
     assert balance.spent("ward") == 0 < balance.spent("tests")
 
 
+TABLE = """\
+patient,hospital,age,died
+a,east,50,1
+b,east,70,0
+c,west,60,1
+d,west,40,0
+e,west,45,1
+f,east,66,0
+"""
+OF_PERSONS = ("data=table", "data.user=patient", "data.silo=hospital", "data.label=died")
+NO_COVER = {
+    "an allocator of the users that the data name": ("allocator=zipf", "preset.invent_users=true"),
+    "null, because no epsilon": (),
+}
+
+
+@pytest.mark.parametrize("why", NO_COVER)
+def test_what_no_epsilon_covers_is_not_paid_for(why, tmp_path):
+    """Invented persons, and what was read off the records without noise."""
+    (tmp_path / "people.csv").write_text(TABLE)
+    path = begun(tmp_path / "l.jsonl", unit="user")
+    words = (*OF_PERSONS, f"data.path={tmp_path / 'people.csv'}", "algo=uldp_avg", *NO_COVER[why])
+    exp = experiment(*words, "randomness=system", "rounds=1", f"ledger={path}")
+    with pytest.raises(FedprivError, match=why):
+        trained(tmp_path / "run", exp)
+    assert DataLedger.seen(path).entries == 1
+
+
 def test_only_runs_have_their_parties_paid(path):
     with pytest.raises(FedprivError, match=r"ledger=.*: null: only runs charge a ledger"):
         prepare(charged(path))
