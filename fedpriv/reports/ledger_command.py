@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,12 @@ def _draw(file: Path, target: Path) -> None:
 
     require(supports_suffix(target), "--figure", target, "a file that ends in .pdf, .png or .svg")
     times, left = zip(*_left(file))
-    figure, axes = plt.subplots(figsize=(5, 3))
+    figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
     for name in left[0]:
-        axes.step(range(len(times)), [one[name] for one in left], where="post", label=name)
-    axes.set(xlabel=f"lines since {times[0][:10]}", ylabel="epsilon left", ylim=(0, None))
+        when: Any = [*map(datetime.fromisoformat, times)]
+        axes.step(when, [one[name] for one in left], where="post", label=name)
+    axes.tick_params("x", rotation=30)
+    axes.set(xlabel="time (UTC)", ylabel="epsilon left", ylim=(0, None))
     axes.legend()
     save(figure, target)
 
