@@ -20,15 +20,14 @@ class BeyondBudgetError(FedprivError):
     population: the one that has too little left.
     """
 
-    def __init__(self, population: Population) -> None:
-        super().__init__(f"beyond {population.budget} of {population.name}")
+    def __init__(self, path: Path, population: Population) -> None:
+        super().__init__(f"{path}: beyond {population.budget} of {population.name}")
         self.population = population
 
 
 class DataLedger(AbstractContextManager["DataLedger"]):
     """A ledger, open and locked: other processes wait. A context that closes it.
 
-    path: of the file.
     balance: what its lines say.
 
     Raises FedprivError for a file that is missing, altered, cut or older than its counter says, or
@@ -36,9 +35,7 @@ class DataLedger(AbstractContextManager["DataLedger"]):
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise FedprivError(f"{path}: no ledger is there; fedpriv ledger init makes one")
-        self.path = path
+        _require_there(path)
         with ExitStack() as opened:
             self._lines = opened.enter_context(
                 CountedFile(str(path), in_sight=True).open(wait=True)
@@ -59,6 +56,7 @@ class DataLedger(AbstractContextManager["DataLedger"]):
     def seen(path: Path) -> Balance:
         """What the whole lines of a file say now. No counter is read, so that lines that were cut
         off its end are not noticed. Raises FedprivError."""
+        _require_there(path)
         try:
             content = read_bytes(path, TABLE_BYTES)
         except (OSError, ValueError) as error:
@@ -96,5 +94,10 @@ class DataLedger(AbstractContextManager["DataLedger"]):
         lines = self.balance.lines(*entries)
         for name in {entry["population"] for entry in entries if entry["kind"] == CHARGE}:
             if full := self.balance.exceeded(name):
-                raise BeyondBudgetError(full)
+                raise BeyondBudgetError(self.balance.path, full)
         self._lines.append(lines)
+
+
+def _require_there(path: Path) -> None:
+    if not path.is_file():
+        raise FedprivError(f"{path}: no ledger is there; fedpriv ledger init makes one")

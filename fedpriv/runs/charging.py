@@ -173,9 +173,10 @@ def charged(
         yield None
         return
     path = Path(options.ledger)
+    # Before the ledger is locked: it may take long, and other runs wait.
+    charge = _plan(experiment, path, DataLedger.seen(path), completed)
+    charge.after = attempted
     with DataLedger(path) as ledger:
-        charge = _plan(experiment, path, ledger.balance, completed)
-        charge.after = attempted
         killed = _killed(experiment, ledger.balance, folder, before)
         entries = [settle_entry(before.run, killed)] if before and killed is not None else []
         entries += [charge.entry(charge.planned)] if charge.planned else []
