@@ -59,6 +59,9 @@ def main(args: list[str]) -> None:
     for exp in exps:
         most = exp.allocator.n_silos
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")
+        model = exp.algo.releases_model
+        allowed = "one that releases a model: canaries are records of a network"
+        require(model, "algo", exp.algo.label.lower(), allowed)
     console = HarmlessConsole(soft_wrap=True)
     rows: list[AuditRow] = []
     found = []
