@@ -268,17 +268,30 @@ def test_a_clipped_gradient_has_the_same_bits_alone_and_among_zeros(name, way):
     assert torch.equal(gradients.sum(theta, others, y), alone)
 
 
-@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
-def test_threads_change_no_bit_of_a_compiled_sum():
-    model, x, y, task = problem("lstm", 300)
-    gradients = ClippedGradients(model, task, 0.1, shape=tuple(x.shape[1:]))
+def assert_threads_change_no_bit(compute):
     before = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(gradients.sum(flatten(model), x, y))
+            found.append(compute())
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+def test_threads_change_no_bit_of_a_compiled_sum():
+    model, x, y, task = problem("lstm", 300)
+    gradients = ClippedGradients(model, task, 0.1, shape=tuple(x.shape[1:]))
+    assert_threads_change_no_bit(lambda: gradients.sum(flatten(model), x, y))
+
+
+def test_threads_change_no_bit_of_a_gradient_by_torch():
+    """Two threads would part softplus where numbers that fill no vector round differently."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(8, 4099), nn.Softplus(), nn.Linear(4099, 3))
+    gradients = RecordGradients(model, Classification(), 1, (8,), torch.float32)
+    x, y = torch.randn(16, 1, 8), torch.arange(16).unsqueeze(1) % 3
+    assert_threads_change_no_bit(lambda: gradients(flatten(model), x, y, {}))

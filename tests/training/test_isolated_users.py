@@ -1,6 +1,7 @@
 """No bit of a user's result depends on other users, with seeded and with system randomness."""
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -82,10 +83,20 @@ class Branching(OwnWithSoftsign):
         return super().forward(x) if x.sum() > 0 else self.last(self.first(x))
 
 
-NETWORKS = PROBLEMS | {
+class Drawing(OwnWithSoftsign):
+    """Draws random numbers from Python and numpy."""
+
+    def forward(self, x):
+        drawn = random.random() + float(np.random.rand())  # noqa: NPY002
+        return super().forward(x * drawn)
+
+
+OWN = {
     "own": (OwnWithSoftsign, (6,), Classification()),
     "branching": (Branching, (6,), Classification()),
+    "drawing": (Drawing, (6,), Classification()),
 }
+NETWORKS = PROBLEMS | OWN
 TRAINERS = ["auto", "plain"] + ["compiled"] * (library() is not None)
 
 
@@ -94,8 +105,7 @@ TRAINERS = ["auto", "plain"] + ["compiled"] * (library() is not None)
 @pytest.mark.parametrize(("name", "trainer"), list(itertools.product(NETWORKS, TRAINERS)))
 def test_the_others_keep_every_bit(name, trainer, recipe, streams):
     """One user after another is absent; full batches and many epochs amplify what rounding does."""
-    uncompiled = name in ("own", "branching")
-    if (uncompiled and trainer == "compiled") or (trainer == "auto" and not streams.system):
+    if (name in OWN and trainer == "compiled") or (trainer == "auto" and not streams.system):
         pytest.skip("refused, or trained in stacks")
     torch.manual_seed(1)
     build, shape, task = NETWORKS[name]
