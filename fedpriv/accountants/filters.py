@@ -29,9 +29,10 @@ Gaussian at `near`, which suit sampled ones.
 **Both.** Let G be the transcripts within budget by the first conversion, and H the others. On each,
 P(S) <= e^epsilon Q(S) + delta / 2; they are disjoint, so delta covers both.
 
-The proof is of a budget that is fixed before the first result. Charges of several units,
-adjacencies or observers have one sum: it bounds what a unit, in the sense of each run, loses in all
-of them. A unit is in one silo in all runs, and in one batch of each run.
+The proof is of a budget that is fixed before the first result. Its neighbours differ in one unit,
+which is absent in one of them while public sizes stay; an event of replaced units holds for these
+too. So charges of several adjacencies or observers have one sum, and those of several units have
+none. A unit is in one silo in all runs, and in one batch of each run.
 
 >>> from dp_accounting import GaussianDpEvent
 >>> from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
@@ -98,8 +99,11 @@ class Budget:
 
         charges: each with the number of times it was made.
 
-        Raises ConfigError for an event that has no Renyi curve.
+        Raises ConfigError for an event that has no Renyi curve, and for several units.
         """
+        units = dict.fromkeys(_unit(charge.events) for charge in charges if charge.events)
+        allowed = "answers that protect one unit, as a budget does"
+        require(len(units) <= 1, "units", ", ".join(units), allowed)
         runs: dict[str, dict[str, np.ndarray]] = {"": {}}
         for charge, count in charges.items():
             sums = runs.setdefault(charge.run, {})
@@ -168,11 +172,17 @@ def _mixture_epsilon(sums: np.ndarray, weights: np.ndarray, delta: float) -> flo
     return max(0.0, low + math.log1p(-part(low)[0])) + (high - low)
 
 
+def _unit(events: tuple[Event, ...]) -> str:
+    """The unit of a charge: a user if there are events of users."""
+    units = [event.unit for event in events]
+    return "user" if "user" in units else units[0]
+
+
 @lru_cache(maxsize=4096)
 def _costs(events: tuple[Event, ...]) -> Costs:
-    """What events add to the sums. The unit is a user if there are events of users; of several
-    adjacencies the first with a certificate counts, and of groups of users the costliest."""
-    users = [event for event in events if event.unit == "user"] or events
+    """What events add to the sums of their unit. Of several adjacencies the first with a
+    certificate counts, and of groups of users the costliest."""
+    users = [event for event in events if event.unit == _unit(events)]
     found: dict[str, dict[str, np.ndarray]] = {}
     abouts = dict.fromkeys((event.unit, event.adjacency, event.group_size) for event in users)
     for unit, adjacency, size in abouts:

@@ -42,15 +42,21 @@ def exact(*multipliers):
 
 
 def test_gaussians_of_all_kinds_have_one_sum():
-    """Of observers, units, adjacencies, groups of users and groups of records."""
+    """Of observers, adjacencies, groups of users and groups of records."""
     server = Charge(SERVER, (event(observer=SERVER),))
-    others = [event(unit="record"), event(adjacency=REPLACE), event(group="strict")]
+    others = [event(adjacency=REPLACE), event(group="strict")]
     assert spent(released()) == exact(2.5)
     for other in (server, *map(released, others)):
         assert spent(released(), other) == exact(2.5, 2.5)
     assert spent(released(), released(event(group_size=4))) == exact(2.5, 2.5 / 4)
     loud = released(event(dp.GaussianDpEvent(1.5)))
     assert spent(*[released()] * 3, loud, loud) == exact(2.5, 2.5, 2.5, 1.5, 1.5)
+
+
+def test_no_budget_is_of_several_units():
+    """A user may have many records, and one record absent replaces what its user sends."""
+    with pytest.raises(ConfigError, match="units=user, record: answers that protect one unit"):
+        spent(released(), released(event(unit="record")))
 
 
 def test_silos_are_the_same_in_all_runs_and_batches_are_not():

@@ -73,7 +73,6 @@ OTHER_RUNS = (
     ("seed=1",),
     ("aggregation=secagg",),
     ("algo=uldp_sgd",),
-    ("algo=dp_erm",),
     ("accountant=rdp",),
     ("accountant.delta=1e-6",),
     ("accountant.budget=2.9",),
@@ -97,6 +96,16 @@ def test_no_setting_brings_a_new_budget(words, description, file):
     assert why == (
         "silo0 refuses round 1: with its earlier answers it would exceed its budget of epsilon 3 "
         "at delta 1e-05"
+    )
+
+
+def test_a_budget_is_of_one_unit(description, file):
+    """Records are protected where users were: nobody is, in both."""
+    assert answers(description(*AVG, "accountant.budget=3"), file, (1,)) == (1, None)
+    done, why = answers(description(*AVG, "algo=dp_erm", "accountant.budget=3"), file)
+    assert done == 0
+    assert why == (
+        "silo0 refuses round 1: units=user, record: answers that protect one unit, as a budget does"
     )
 
 
