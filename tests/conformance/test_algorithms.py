@@ -2,6 +2,7 @@
 named."""
 
 import copy
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,11 @@ from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted((CONF / "algo").glob("*.yaml"))
-ALGORITHMS = [path.stem for path in FILES if path.stem != "statistics"]  # of a table's columns
-METHODS = [path.stem for path in FILES if "\n_target_:" in path.read_text()] + ["uldp_avg_w"]
+TEXTS = {path.stem: path.read_text() for path in FILES if path.stem != "statistics"}
+"""Without the one that needs a table's columns."""
+ALGORITHMS = [*TEXTS]
+METHODS = [name for name in ALGORITHMS if re.search("^_target_:", TEXTS[name], re.MULTILINE)]
+METHODS.append("uldp_avg_w")
 """Without the files that only set another file's keys."""
 EPOCHS, RATE, SILOS, USERS = 3, 0.2, 3, 8
 
