@@ -47,6 +47,7 @@ SCENARIOS = {
     ),
     "plain": Scenario("plain, weights from record counts", f"aggregation=plain {BY_COUNTS}"),
     "plain_state": Scenario("plain, silos keep a state", f"aggregation=plain {SCAFFOLD}"),
+    "robust": Scenario("robust, weights from record counts", f"aggregation=robust {BY_COUNTS}"),
     "masked": Scenario("masked, weights from record counts", f"aggregation=masked {BY_COUNTS}"),
     "masked_state": Scenario("masked, silos keep a state", f"aggregation=masked {SCAFFOLD}"),
     "private": Scenario("private_weighting, 256-bit key", PRIVATE),

@@ -84,7 +84,7 @@ class LedgerCharge:
     observer: against whom.
     words: what the run does, for readers of the ledger.
     planned: what is charged.
-    begun: what was begun, at most that.
+    started: rounds that were begun, at most that.
     folder: of the run; None: it is not there yet.
     after: attempts at rounds in the folder before this process.
     """
@@ -95,7 +95,7 @@ class LedgerCharge:
     observer: str
     words: str
     planned: Texts
-    begun: Texts = field(default_factory=Counter)
+    started: Texts = field(default_factory=Counter)
     folder: Path | None = None
     after: int = 0
 
@@ -105,11 +105,11 @@ class LedgerCharge:
         unit = self.population.unit
         events = (query.seen_by(self.observer, unit) for query in queries)
         own = Counter(_text(self.observer, seen, self.run) for seen in events if seen)
-        if lacking := self.begun + own - self.planned:
+        if lacking := self.started + own - self.planned:
             with DataLedger(self.path) as ledger:
                 ledger.add(self.entry(lacking))
             self.planned += lacking
-        self.begun += own
+        self.started += own
 
     def entry(self, texts: Texts) -> dict[str, Any]:
         """The line that charges these."""
@@ -120,7 +120,7 @@ class LedgerCharge:
         """Give back what was not begun. What cannot be given back stays charged."""
         try:
             with DataLedger(self.path) as ledger:
-                ledger.add(settle_entry(self.run, self.begun))
+                ledger.add(settle_entry(self.run, self.started))
                 self.write(ledger.balance)
         except (FedprivError, OSError) as error:
             LOGGER.warning("%s: all planned rounds stay charged (%s)", self.path, error)
@@ -267,14 +267,14 @@ def _killed(
     if run is None or run.settled:
         return None
     forecast = EpsilonForecast.of(experiment)
-    begun: Texts = Counter()
+    started: Texts = Counter()
     charge = LedgerCharge(
         balance.path, run.run, balance.populations[run.population], run.observer, "", Counter()
     )
     for number, times in attempts(folder, after=before.attempts_before).items():
         once = _planned(forecast, charge, number - 1, number)
-        begun.update({text: count * times for text, count in once.items()})
-    return begun if begun <= run.texts else None
+        started.update({text: count * times for text, count in once.items()})
+    return started if started <= run.texts else None
 
 
 def _refusal(

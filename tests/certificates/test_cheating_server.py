@@ -175,7 +175,6 @@ OBSERVERS = (MODEL, Observer(SERVER), Observer(CHEATING_SERVER, cheats=True))
         (Request(SumNoise(), n_summed=2), None, "the method asks for sums of another size"),
         (Request(SumNoise(), invited=(0, 1), n_summed=1), None, "the method asks for sums"),
     ],
-    ids=str,
 )
 def test_one_query_without_a_certificate_takes_the_row_away(request_, cheating, why):
     """Whatever the other query of the round has."""

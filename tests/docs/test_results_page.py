@@ -28,6 +28,7 @@ RUNS = {
     "survival": ["data=tcga_brca", "allocator.n_users=12"],
     "shuffled": ["algo=prox_sgd", "aggregation=shuffle", "algo.epsilon=8"],
     "secure": ["aggregation=secagg"],
+    "adaptive": ["mechanism=adaptive"],
 }
 HYDRA = {".hydra"}
 
@@ -106,10 +107,18 @@ def test_files_columns_and_keys_are_those_of_the_page_and_have_labels(folders, n
     assert set(status) <= set(status["labels"]["status.json"])
     for table in ("epsilon.csv", "timings.csv", "traffic.csv", "rounds_begun.csv", "utility.csv"):
         assert set(columns(folder, table)) == documented(table)
-    for table in {"metrics.csv", "utility.csv", *TABLES_WITH_LABELS} - JSON:
+    for table in {"metrics.csv", "utility.csv", *TABLES_WITH_LABELS} - {*JSON, "statistics.csv"}:
         known = status["labels"][table]
         assert set(columns(folder, table)) <= set(known), table
         assert {label.split()[0] for label in known.values()} <= set(LABELS)
+
+
+def test_an_analysis_leaves_the_table_of_the_page(tmp_path):
+    (tmp_path / "people.csv").write_text(csv_text(patients=30))
+    words = "analyse data.path=people.csv data.user=patient bounds.age=0,110"
+    done = run(*words.split(), "statistics=count", "target=1", "hydra.run.dir=out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert set(columns(tmp_path / "out", "statistics.csv")) == documented("statistics.csv")
 
 
 def test_metrics_are_those_of_the_page(folders):

@@ -37,10 +37,10 @@ def _counters(tmp_path, monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    return begun(tmp_path / "clinic" / "ledger.jsonl")
+    return new_ledger(tmp_path / "clinic" / "ledger.jsonl")
 
 
-def begun(path, *names, epsilon=50.0, unit="record"):
+def new_ledger(path, *names, epsilon=50.0, unit="record"):
     budget = Budget(epsilon, 1e-5)
     populations = [Population(name, unit, budget) for name in names or ("patients",)]
     DataLedger.begin(path, path.stem, populations)
@@ -90,7 +90,7 @@ def test_two_runs_are_summed(path, tmp_path):
 
 def test_a_run_beyond_the_budget_is_refused_with_what_would_fit(tmp_path):
     """A target that fits, and the grant that allows it."""
-    path = begun(tmp_path / "small.jsonl", epsilon=3.0)
+    path = new_ledger(tmp_path / "small.jsonl", epsilon=3.0)
     with pytest.raises(FedprivError) as refusal:
         trained(
             tmp_path / "run", charged(path, "rounds=3", "accountant=pld", "accountant.target=3")
@@ -129,7 +129,7 @@ def test_what_a_ledger_cannot_pay_for_is_refused_in_one_line(why, path, tmp_path
 
 
 def test_of_several_populations_a_run_names_its_own(tmp_path):
-    path = begun(tmp_path / "l.jsonl", "ward", "tests")
+    path = new_ledger(tmp_path / "l.jsonl", "ward", "tests")
     with pytest.raises(FedprivError, match=r"population=None: one of .*: ward, tests"):
         trained(tmp_path / "run", charged(path))
     trained(tmp_path / "run", charged(path, "population=tests"))
@@ -157,7 +157,7 @@ NO_COVER = {
 def test_what_no_epsilon_covers_is_not_paid_for(why, tmp_path):
     """Invented persons, and what was read off the records without noise."""
     (tmp_path / "people.csv").write_text(TABLE)
-    path = begun(tmp_path / "l.jsonl", unit="user")
+    path = new_ledger(tmp_path / "l.jsonl", unit="user")
     words = (*OF_PERSONS, f"data.path={tmp_path / 'people.csv'}", "algo=uldp_avg", *NO_COVER[why])
     exp = experiment(*words, "randomness=system", "rounds=1", f"ledger={path}")
     with pytest.raises(FedprivError, match=why):
@@ -188,10 +188,10 @@ def test_a_run_that_ends_early_gives_back_what_it_has_not_begun(end, path, tmp_p
         trained(tmp_path / "run", charged(path))
     assert rounds(path) == [3]
     trained(tmp_path / "run", charged(path), resume=True)
-    begun_rounds = attempts(tmp_path / "run")
-    assert sum(rounds(path)) == begun_rounds.total() >= 5
+    started = attempts(tmp_path / "run")
+    assert sum(rounds(path)) == started.total() >= 5
     trained(tmp_path / "run", charged(path), resume=True)
-    assert sum(rounds(path)) == begun_rounds.total()
+    assert sum(rounds(path)) == started.total()
 
 
 def killed_in(number, path, folder, tmp_path):
@@ -230,7 +230,7 @@ def test_two_copies_of_a_killed_run_are_both_charged(path, tmp_path):
 
 
 def test_a_run_goes_on_with_its_own_ledger_only(path, tmp_path):
-    other = begun(tmp_path / "other.jsonl")
+    other = new_ledger(tmp_path / "other.jsonl")
     with stops_in(3, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "run", charged(path))
     with pytest.raises(FedprivError, match="ledger=null: the file of ledger ledger"):
