@@ -202,7 +202,7 @@ def gallery() -> str:
     for entry in measured_entries():
         picture = f"../assets/replications/{picture_name(entry)}"
         parts.append(
-            f"## {entry.name}\n\n{entry.place} ([answers]({entry.paper}.md#answers))."
+            f"## {entry.name}\n\n[Answers]({entry.paper}.md#answers)."
             f"{spent(entry)}\n\n![{entry.name}]({picture})"
         )
         if has_epsilons(entry):

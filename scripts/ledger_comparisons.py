@@ -22,11 +22,12 @@ RESULTS = Path(__file__).resolve().parents[1] / results.RESULTS
 
 def compared() -> str:
     """A row for each comparison that was run, and for each question what it found, and over which
-    settings, if they are not those of the entry's row above."""
+    settings, if they are not those of the row above."""
     lines = [
         "| entry | the first than the second | curve | conclusion | settings |",
         "| --- " * 5 + "|",
     ]
+    above = ""
     for entry in entries().values():
         found: dict[str, dict[str, str]] = {}
         over: dict[str, str] = {}
@@ -34,7 +35,6 @@ def compared() -> str:
             over[question] = _settings(entry, question)
             for one in decisions:
                 found.setdefault(_claim(one), {})[question] = _found(one)
-        above = ""
         for claim, cells in found.items():
             shown = (cells.get(question, "") for question in ("curve", "conclusion"))
             settings = "; ".join(dict.fromkeys(over[question] for question in cells))

@@ -85,10 +85,10 @@ def _page(parts: list[str]) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| group | answers | default |"
-    yield "| --- | --- | --- |"
-    for group, about in ABOUT.items():
-        yield f"| [{group}]({PAGES.name}/{group}.md) | {about} | `{_chosen(group)}` |"
+    yield "| group | default |"
+    yield "| --- | --- |"
+    for group in ABOUT:
+        yield f"| [{group}]({PAGES.name}/{group}.md) | `{_chosen(group)}` |"
     figures = CONF / "experiment"
     names = sorted(file.relative_to(figures).with_suffix("") for file in figures.rglob("*.yaml"))
     yield "\n`experiment=name` chooses the overrides and the sweep of a figure of a"
