@@ -331,7 +331,10 @@ def _loss_size(mixture: MixtureOfGaussiansDpEvent) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RdpAndPld(Pld, Rdp):
-    """Both methods, or the one that supports all events. Raises ConfigError if neither does."""
+    """Both methods, or the one that supports all events.
+
+    Raises ConfigError if neither does.
+    """
 
     def epsilons(
         self, composition: Composition, adjacency: str, group_size: int = 1

@@ -189,8 +189,10 @@ class UsersFirst(RandomAllocator):
 @dataclass(frozen=True)
 class Uniform(UsersFirst):
     """All users own equally many records, and all silos hold equally many, as in the paper's
-    script. In the paper's text, every record draws its user and its silo independently and
-    uniformly, so the numbers vary.
+    script.
+
+    In the paper's text, every record draws its user and its silo independently and uniformly, so
+    the numbers vary.
 
     For data with silos, every record draws its user uniformly (for Cox data, every pair of records
     in a silo).

@@ -52,9 +52,11 @@ WAITING_BYTES = 2**28
 
 @dataclass(frozen=True)
 class InProcess(Engine):
-    """One process. Within a step parties run in the order of their names; no result depends on the
-    order. What one party has signed or verified, others do not verify again, and messages that
-    nobody else reads are not signed (`parties.one_process`)."""
+    """One process. Messages that nobody else reads are not signed.
+
+    Within a step parties run in the order of their names; no result depends on the order. What one
+    party has signed or verified, others do not verify again (`parties.one_process`).
+    """
 
     def open(self, specs: Mapping[str, PartySpec], memories: Mapping[str, Memory]) -> Session:
         return InProcessSession(specs, memories)

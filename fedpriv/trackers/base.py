@@ -38,9 +38,10 @@ class Log:
 
 @dataclass(frozen=True)
 class Tracker:
-    """Shows nothing: the run's folder is the only record. Base of all trackers.
+    """Shows nothing: the run's folder is the only record.
 
-    A tracker opens a place for each run, which gets the numbers of the evaluated rounds:
+    The base of all trackers. A tracker opens a place for each run, which gets the numbers of the
+    evaluated rounds:
 
     >>> class Printed(Log):
     ...     def add(self, round, values):
