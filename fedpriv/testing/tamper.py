@@ -177,7 +177,7 @@ def tamper(
                     fault = TAMPERINGS[way](TamperTarget(letter, letters, known, where, rng))
                     if fault is None:
                         break
-                    trial = bench.run([fault], AFTER_SET_UP if row[0] == SET_UP else ROUNDS)
+                    trial = bench.run([fault], ROUNDS if exchange else AFTER_SET_UP)
                     outcomes.note(row, way, _outcome(bench, trial), trial)
     return outcomes
 
