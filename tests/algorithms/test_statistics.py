@@ -11,7 +11,8 @@ from dp_accounting import NonPrivateDpEvent
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 
 from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.algorithms.statistics import NORMAL, STATISTICS
+from fedpriv.algorithms.parts import NORMAL
+from fedpriv.algorithms.statistics import STATISTICS
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.runs.analyse_command import Request
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
