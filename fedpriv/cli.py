@@ -35,6 +35,7 @@ COMMANDS = {
     "epsilon": "fedpriv.runs.epsilon_command:main",
     "data": "fedpriv.runs.data_command:main",
     "analyse": "fedpriv.runs.analyse_command:main",
+    "evaluate": "fedpriv.runs.evaluate_command:main",
     "init": "fedpriv.projects.command:main",
     "figure": "fedpriv.reports.privacy_utility:main",
     "table": "fedpriv.reports.table_command:main",

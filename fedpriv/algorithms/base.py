@@ -102,6 +102,10 @@ class Algorithm(ABC):
 
         check_local_training(network, pooled=self.contributors.pooled)
 
+    def data_of(self, data: DataSet) -> DataSet:
+        """The data set whose training records contribute. By default the configured one."""
+        return data
+
     def model_of(self, model: Model) -> Model:
         """The model whose parameters the state has. By default the configured one."""
         return model

@@ -60,6 +60,8 @@ class Corpus:
     notes: what the person who runs it should know of how the records were read, a line each. It
         may contain private numbers.
     groups: groups of the test records by name, (n,) bool each, whose metrics are of interest.
+    owned_test: the test records with their owners, where `test` does not name them because nobody
+        of them trains; None: `test` has what is known.
     encoding: of a table, how its rows became features (`fedpriv.data.table.encoding`); else None.
     """
 
@@ -67,6 +69,7 @@ class Corpus:
     test: Records
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     groups: Mapping[str, np.ndarray] = field(default_factory=dict, kw_only=True)
+    owned_test: Records | None = field(default=None, kw_only=True)
     encoding: Any = field(default=None, kw_only=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -132,6 +133,8 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
         )
         if not all(isinstance(section, dict) for section in sections):
             raise ValueError("config.yaml lacks a mapping where one is expected")
+        if run.config.get("evaluation") == "none":  # no metric is told
+            run.metrics[status.metric] = math.nan
         _ = run.seed  # raises for one that is no number
         if (
             not {"round", status.metric} <= set(run.metrics)

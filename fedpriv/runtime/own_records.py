@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from fedpriv.settings.experiment import Experiment
 
 
+NO_TESTS = Records(np.empty(0), np.empty(0))
+
+
 @dataclass(frozen=True)
 class OwnRecords:
     """What a process knows of the records, and those that it holds.
@@ -48,7 +51,7 @@ class OwnRecords:
     records: str
     allocation: str
     silos: list[SiloData] = field(default_factory=list)
-    test: Records = field(default_factory=lambda: Records(np.empty(0), np.empty(0)))
+    test: Records = NO_TESTS
     held_out: Records | None = None
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from fedpriv.rounds.state import State
 from fedpriv.runtime.evaluation import Evaluation, OnTraining
 from fedpriv.runtime.helper import HelperSpec
 from fedpriv.runtime.identity import RunIdentity
-from fedpriv.runtime.own_records import records_of
+from fedpriv.runtime.own_records import NO_TESTS, records_of
 from fedpriv.runtime.prepared_run import PreparedRun, RunFacts
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo import SiloSpec
@@ -89,15 +89,16 @@ def prepare(
     identity = RunIdentity.of(exp, records, plan)
     settings = settings_of(exp, revise(plan), exp.engine.published)
     state, standing = _continued(exp, settings, params, checkpoint)
+    told = exp.options.evaluation == "exact"
     evaluation = Evaluation(
         network.module,
         exp.data.task,
         device,
-        records.test,
-        records.held_out,
+        records.test if told else NO_TESTS,
+        records.held_out if told else None,
         records.silos,
         OnTraining(exp.algo, exp.options.optimum) if exp.options.evaluate_training else None,
-        records.parts,
+        records.parts if told else {},
     )
     specs = _specs(exp, settings, identities, records.silos, network, device=device)
     run = PreparedRun(

@@ -66,6 +66,7 @@ class RunOptions:
     checkpoint_every: int
     optimum: float | None = None
     quiet: bool = False
+    evaluation: str = "exact"
     references: bool = True
     trainer: str = "auto"
     workers: int = 1
@@ -78,6 +79,8 @@ class RunOptions:
         require(self.seed >= 0, "seed", self.seed, "zero or a positive integer")
         evaluated = self.optimum is None or self.evaluate_training
         require(evaluated, "optimum", self.optimum, "null, unless evaluate_training=true")
+        known = self.evaluation in ("exact", "none")
+        require(known, "evaluation", self.evaluation, "exact or none")
         named = self.randomness in ("simulation", "system")
         require(named, "randomness", self.randomness, "simulation or system")
         known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
@@ -139,6 +142,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "algo", self.aggregation.adapt(self.algo))
+        object.__setattr__(self, "data", self.algo.data_of(self.data))
         object.__setattr__(self, "model", self.algo.model_of(self.model))
         require_solvable(self.algo, self.accountant, noisy=self.mechanism.clips)
         if self.accountant.target is not None:

@@ -18,6 +18,7 @@ fedpriv data [key=value ...]         how records are read, and what is private a
                                      who owns which records in which silo: a table and a picture
 fedpriv analyse data.path=file.csv data.user=column bounds.age=0,110 target=1
                                      private counts, means, quantiles and histograms of a table
+fedpriv evaluate run target=1        private accuracy, loss, calibration and AUC of a run's model
 fedpriv table folder ...             results of finished runs: mean, deviation, tests
 fedpriv compare algo=a,b epsilon=2   train methods at one certified epsilon, and compare them
 fedpriv figure folder ...            plot metric and epsilon of finished runs against the round

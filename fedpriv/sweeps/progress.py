@@ -109,7 +109,8 @@ def run_line(number: str, folder: Path, words: Sequence[str], failure: str | Non
     result = f"failed: {failure}"
     if failure is None:
         status, rows = Status.read(folder), RunFolder(folder).rows(METRICS)
-        found = [f"{status.metric} {float(rows[-1][status.metric]):.4f}"] if rows else []
+        value = rows[-1].get(status.metric) if rows else None
+        found = [f"{status.metric} {float(value):.4f}"] if value else []
         found += [] if status.epsilon is None else [f"epsilon {status.epsilon:.4g}"]
         result = ", ".join(found) or "done"
     return f"{number}  {' '.join(words)}: {result}"

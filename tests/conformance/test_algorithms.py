@@ -24,8 +24,9 @@ from fedpriv.util.stopwatch import Stopwatch
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted((CONF / "algo").glob("*.yaml"))
-TEXTS = {path.stem: path.read_text() for path in FILES if path.stem != "statistics"}
-"""Without the one that needs a table's columns."""
+NO_TRAINING = ("statistics", "evaluation")
+TEXTS = {path.stem: path.read_text() for path in FILES if path.stem not in NO_TRAINING}
+"""Without those that need a table's columns, or the model of a run."""
 ALGORITHMS = [*TEXTS]
 METHODS = [name for name in ALGORITHMS if re.search("^_target_:", TEXTS[name], re.MULTILINE)]
 METHODS.append("uldp_avg_w")

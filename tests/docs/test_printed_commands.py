@@ -50,7 +50,7 @@ PLACES = {
 }
 """What stands for something of the reader's, and what does in its place."""
 MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare", "fedpriv report", "fedpriv audit")
-MENTIONS += ("fedpriv analyse",)
+MENTIONS += ("fedpriv analyse", "fedpriv evaluate")
 """Names of commands in a sentence, that need further words."""
 TRAINS = ("-m", "--config-dir")
 """Flags of a command that trains."""

@@ -175,6 +175,7 @@ class Table(DescribedTable):
             )
             for part, own, rows in parts
         )
+        owned_test = test
         if self.split == USER or self.test is not None:
             # strangers, or numbered by another table
             test = replace(test, user=None, user_names=None)
@@ -186,7 +187,14 @@ class Table(DescribedTable):
         groups = self._groups(
             *((cells, parts[1][2]) if self.test is None else (tests, tested.kept))
         )
-        return Corpus(train, test, notes=tuple(notes), groups=groups, encoding=encoding)
+        return Corpus(
+            train,
+            test,
+            notes=tuple(notes),
+            groups=groups,
+            owned_test=owned_test,
+            encoding=encoding,
+        )
 
     def _groups(self, cells: Cells, rows: np.ndarray) -> dict[str, np.ndarray]:
         """The test records with each text of the columns `groups`."""

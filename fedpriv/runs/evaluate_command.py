@@ -1,0 +1,128 @@
+"""`fedpriv evaluate`: private metrics of a released model, as a run of one query over test persons.
+
+    fedpriv evaluate outputs/visits target=1
+    fedpriv evaluate outputs/visits target=1 ledger=clinic.jsonl population=tests
+
+Data set, network, seed and delta are those of the run in the folder, and its model is a constant.
+The certificate is about the test population, whose budget a ledger keeps by itself. Noise comes
+from the operating system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from fedpriv.algorithms.evaluation import classes_of
+from fedpriv.data.test_part import MOST_USERS
+from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.runs.folder import CONFIG
+from fedpriv.runs.loop import train
+from fedpriv.runs.stored_config import read_config
+from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
+from fedpriv.settings.experiment import Experiment, build, build_resolved, resolved
+from fedpriv.settings.words import conf_dir
+from fedpriv.util.untrusted_files import file_digest
+
+NUMBERS = {"target": "accountant.target", "bins": "algo.bins", "most_loss": "algo.most_loss"}
+MOST_BYTES = 2**30
+FIXED = {
+    "algo": "evaluation",
+    "allocator": "by_user",
+    "allocator.n_users": str(MOST_USERS),
+    "allocator.n_silos": "1",
+    "allocator.local_test": "0",
+    "rounds": "1",
+}
+WEIGHTS = "model.safetensors"
+FOLLOWS = ("data", "model", "allocator", "engine", "experiment", "profile", "preset")
+"""Groups of keys that follow from the run."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An evaluation that a command line asks for.
+
+    experiment: its checked settings.
+    config: the same as plain values.
+    folder: of its results.
+    """
+
+    experiment: Experiment
+    config: dict[str, Any]
+    folder: Path
+
+    @staticmethod
+    def parse(args: list[str]) -> Asked:
+        """Raises FedprivError for words that do not fit together, and for runs without a model."""
+        if not args or "=" in args[0]:
+            raise FedprivError("fedpriv evaluate: expected a run's folder, such as outputs/visits")
+        run = Path(args[0]).expanduser()
+        given = dict(map(_setting, args[1:]))
+        limited = {"accountant.target", "algo.noise_multiplier"} & given.keys()
+        require(bool(limited), "target", "", "the epsilon that the evaluation may cost, such as 1")
+        require((run / CONFIG).is_file(), "run", run, "the folder of a run")
+        stored = read_config(run)
+        words = {**_defaults(stored), **given, **FIXED}
+        line = CommandLine.parse([f"{key}={value}" for key, value in words.items()])
+        jobs = compose_jobs(line, conf_dir())
+        if len(jobs) > 1:
+            raise FedprivError("fedpriv evaluate runs once; name one value of each key")
+        tree = resolved(jobs[0])
+        here = {name: tree[name] for name in ("engine", "tracker", "resume")}
+        trained = build({**stored, **here, "ledger": None, "population": None}, trust_code=False)
+        tree |= {"data": stored["data"], "model": stored["model"]}
+        tree["algo"] |= _model_of(run, trained)
+        experiment = build_resolved(tree, line.overrides)
+        return Asked(experiment, tree, Path(str(jobs[0].hydra.run.dir)).absolute())
+
+
+def main(args: list[str]) -> None:
+    """Release the metrics and print them."""
+    evaluate(args)
+
+
+@one_line_errors()
+def evaluate(args: list[str], *, quiet: bool = False) -> Path:
+    """Evaluate the run in the folder that the first word names. Returns the evaluation's folder."""
+    asked = Asked.parse(args)
+    yaml = OmegaConf.to_yaml(OmegaConf.create(asked.config))
+    train(asked.experiment, yaml, asked.folder, words=args, quiet=quiet)
+    return asked.folder
+
+
+def _defaults(stored: dict[str, Any]) -> dict[str, str]:
+    """Settings that a command line may change."""
+    now = f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
+    return {
+        "hydra.run.dir": f"outputs/evaluations/{now}",
+        "randomness": "system",
+        "seed": str(stored["seed"]),  # of the split into training and test records
+        "accountant.delta": str(stored["accountant"]["delta"]),
+    }
+
+
+def _model_of(run: Path, trained: Experiment) -> dict[str, Any]:
+    """The settings that name a run's model. Raises FedprivError unless it has released one."""
+    first = trained.algo.queries(1, trained.planner.draft(trained.federation), charged=False)
+    one = trained.algo.releases_model and any(query.size for query in first)
+    require(one, "run", run, "a run that releases one model, not one of each silo, or statistics")
+    file = (run / WEIGHTS).absolute()
+    try:
+        digest = file_digest(file, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigError("run", run, f"a finished run, with {WEIGHTS}") from error
+    return {"weights": str(file), "digest": digest, "classes": classes_of(trained.data)}
+
+
+def _setting(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise FedprivError(f"{word}: expected key=value; see fedpriv --help")
+    chosen = key in FIXED or key.partition(".")[0] in FOLLOWS
+    require(not chosen, key, value, "left out: it follows from the run")
+    return NUMBERS.get(key, key), value
