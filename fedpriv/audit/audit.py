@@ -139,7 +139,7 @@ def audit(
     exp: Experiment,
     effort: Effort,
     *,
-    colluding: int,
+    colluding: int = 1,
     progress: AuditProgress | None = None,
 ) -> list[AuditRow]:
     """Attack every type of unit that certificates describe.
