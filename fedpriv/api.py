@@ -45,6 +45,7 @@ from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide, draw_jobs, own_sweeper, sweep_folder
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.untrusted_files import TABLE_BYTES, opened
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,9 @@ def analyse(
     """
     own = [] if folder is None else [f"hydra.run.dir={folder}"]
     with given_frame(frame):
-        return pd.read_csv(release([*words, *own], quiet=True) / STATISTICS)
+        folder = release([*words, *own], quiet=True)
+    with opened(Path(folder) / STATISTICS, TABLE_BYTES) as file:
+        return pd.read_csv(file)
 
 
 def federation(*words: str, frame: pd.DataFrame | None = None) -> Federated:

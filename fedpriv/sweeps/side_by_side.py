@@ -71,8 +71,8 @@ class Job:
         if number == 0 or "hydra:" in str(OmegaConf.to_container(config.hydra.sweep)):
             HydraConfig.instance().set_config(config)  # values and folders may refer to it
         own = config.hydra.run.dir if sweep is None else config.hydra.sweep.subdir
-        words = [str(word) for word in config.hydra.overrides.task]
         plain = resolved(config)
+        words = [str(word) for word in config.hydra.overrides.task]
         return Job(
             build_resolved(plain, typed_words(config)),
             "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items()),

@@ -13,6 +13,7 @@ from parties_of_generators import Protocols, run
 from plans import make_plan, only_query
 from queries import query_for
 
+from fedpriv.accountants.events import CHEATING_SERVER
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import RdpAndPld
 from fedpriv.aggregation.base import SERVER
@@ -78,6 +79,8 @@ def test_everybody_sees_the_declared_noise_less_what_they_know():
     assert seen["released model"].certified == GaussianDpEvent(5.0)
     assert seen["server"].certified == GaussianDpEvent(5.0)
     assert seen["silo"].certified.noise_multiplier == pytest.approx(5 * np.sqrt(4 / 5))
+    cheating = seen.pop(CHEATING_SERVER)
+    assert (cheating.certified, cheating.claimed) == (GaussianDpEvent(5.0), None)
     assert all(event.claimed == GaussianDpEvent(5.0) for event in seen.values())
     assert {(event.unit, event.adjacency) for event in seen.values()} == {("user", "add/remove")}
 

@@ -20,7 +20,9 @@ from fedpriv.testing.neighbouring_files import File
 from fedpriv.testing.sensitivity import EXACT, chosen_units, distances
 from fedpriv.util.streams import Streams
 
-METHODS = sorted(path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml"))
+NO_TRAINING = {"statistics", "evaluation"}
+METHODS = sorted({path.stem for path in (Path(conf_dir()) / "algo").glob("*.yaml")} - NO_TRAINING)
+"""The others have tests of their own."""
 UNCERTIFIED = {
     *("fedavg", "fedopt", "fedprox", "local_only", "scaffold", "secured_fl"),
     *("uldp_group_max", "uldp_group_median"),
