@@ -143,9 +143,10 @@ def curve_table(summary: GroupSummary, curve: pd.DataFrame, columns: Sequence[st
 
 
 def write_curves(figure: Path, tables: Iterable[pd.DataFrame]) -> None:
-    """Write the numbers of a figure's lines beside it; a missing value is empty."""
+    """Write the numbers of a figure's lines beside it, as visits.png.csv beside visits.png: a table
+    visits.csv may be its reader's own. A missing value is empty."""
     text = pd.concat(tables).to_csv(index=False, lineterminator="\n")
-    replace_file(figure.with_suffix(".csv"), text.encode())
+    replace_file(figure.with_name(f"{figure.name}.csv"), text.encode())
 
 
 def standard_deviation(values: Sequence[float] | np.ndarray | pd.Series) -> float:

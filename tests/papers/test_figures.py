@@ -62,7 +62,9 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, figures):
                 noise_multiplier=noise,
             )
     fake_run(tmp_path / "plain", "FedAvg", [0.1, 0.9, 0.9], (float("inf"), None))
+    (tmp_path / "figure.csv").write_text("its reader's own table")
     privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.pdf")
+    assert (tmp_path / "figure.csv").read_text() == "its reader's own table"
     [figure] = figures
     left, right = figure.axes
     assert left.get_title() == "utility on the test split"
@@ -72,7 +74,7 @@ def test_settings_of_one_method_are_no_seeds(tmp_path, figures):
     fonts = (tmp_path / "figure.pdf").read_bytes()
     assert b"/CIDFontType2" in fonts  # Type 42's contents
     assert b"/Type3" not in fonts
-    table = pd.read_csv(tmp_path / "figure.csv")
+    table = pd.read_csv(tmp_path / "figure.pdf.csv")
     last = table[table["round"] == 2].set_index("group")
     assert last["certified"].to_dict() == {
         "FedAvg": float("inf"),

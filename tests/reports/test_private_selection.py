@@ -210,7 +210,7 @@ def test_tables_and_figures_show_the_label(swept, tmp_path):
     assert "train_loss is a diagnostic of training records, which no epsilon covers" in notes
     assert "accuracy is released" in runs.report().notes()
     out = runs.figure(tmp_path / "f.png", metric="train_loss")
-    assert "diagnostic of training records" in out.with_suffix(".csv").read_text()
+    assert "diagnostic of training records" in out.with_name(f"{out.name}.csv").read_text()
 
 
 def test_a_model_without_a_certificate_has_no_released_metric(tmp_path):
