@@ -265,11 +265,12 @@ class Algorithm(ABC):
         """The state after a query with a sum. Where messages repeat the sums of earlier rounds,
         `global_update` gets the estimate of this round's own sum; where the bound adapts, the sum
         of the clipped vectors."""
-        units = self.units_in_sum(query, total, plan)
-        total, kept = estimated(state, query, total)
-        total, bounds = adapted(state, query, total, units)
+        total, slots = estimated(state, query, total)
+        if query.mechanism.marks:
+            total, bound = adapted(state, query, total, self.units_in_sum(query, total, plan))
+            slots = {**slots, **bound}
         found = self.global_update(state, query, total, plan)
-        return replace(found, slots={**found.slots, **kept, **bounds})
+        return replace(found, slots={**found.slots, **slots})
 
     keeps_released: ClassVar[bool] = False
     """Whether the models that silos keep, and that are evaluated, are made of noised values alone,

@@ -43,12 +43,11 @@ def at_bound(query: Query, down: Mapping[str, np.ndarray]) -> tuple[Query, dict[
 def adapted(
     state: State, query: Query, total: Total, units: float
 ) -> tuple[Total, dict[str, np.ndarray]]:
-    """The sum of clipped vectors in place of the total, and the slot with the next bound.
+    """The sum of clipped vectors in place of the total, and the slot with the next bound, where the
+    bound adapts.
 
     units: public estimate of the total weight of the contributions.
     """
-    if not query.mechanism.marks:
-        return total, {}
     now = query.mechanism.at(float(state.slots[BOUND][0]))
     own, following = now.read(total.vector, units, query.round)
     return replace(total, vector=own), {BOUND: np.array([following])}
