@@ -278,14 +278,16 @@ def _event(
     observer = view.observer
     plan = view.plan
     target = view.target
-    certified, why = request.noise.event(view)
+    certified: DpEvent = NonPrivateDpEvent()
     fails = _failure(view) or (trusted if observer.cheats else None)
     if fails is not None:
-        certified, why = NonPrivateDpEvent(), (f"FAILS: {fails}",)
-    elif observer.cheats:
-        why = ANYTHING, *why
-    elif observer.name == SERVER and trusted is not None and certified != NonPrivateDpEvent():
-        why = f"{HONEST}: {trusted}", *why
+        why: tuple[str, ...] = (f"FAILS: {fails}",)
+    else:
+        certified, why = request.noise.event(view)
+        if observer.cheats:
+            why = ANYTHING, *why
+        elif observer.name == SERVER and trusted is not None and certified != NonPrivateDpEvent():
+            why = f"{HONEST}: {trusted}", *why
     noise = view.mechanism.assumptions(view.parameters.encoding, real=plan.streams.system)
     size = _group(view)
     return Event(
