@@ -174,10 +174,10 @@ def charged(
         return
     path = Path(options.ledger)
     # Before the ledger is locked: it may take long, and other runs wait.
-    charge = _plan(experiment, path, DataLedger.seen(path), completed)
+    charge, forecast = _plan(experiment, path, DataLedger.seen(path), completed)
     charge.after = attempted
     with DataLedger(path) as ledger:
-        killed = _killed(experiment, ledger.balance, folder, before)
+        killed = _killed(forecast, ledger.balance, folder, before)
         entries = [settle_entry(before.run, killed)] if before and killed is not None else []
         entries += [charge.entry(charge.planned)] if charge.planned else []
         try:
@@ -206,8 +206,11 @@ def _require_certificate(experiment: Experiment, population: Population) -> None
         raise ConfigError("ledger", experiment.options.ledger, f"null, because no epsilon: {text}")
 
 
-def _plan(experiment: Experiment, path: Path, balance: Balance, completed: int) -> LedgerCharge:
-    """What the rounds after `completed` cost. Raises ConfigError without a certificate."""
+def _plan(
+    experiment: Experiment, path: Path, balance: Balance, completed: int
+) -> tuple[LedgerCharge, EpsilonForecast]:
+    """What the rounds after `completed` cost, and by which forecast. Raises ConfigError without a
+    certificate."""
     name = experiment.options.population
     names = ", ".join(balance.populations)
     if name is None and len(balance.populations) == 1:
@@ -225,7 +228,7 @@ def _plan(experiment: Experiment, path: Path, balance: Balance, completed: int) 
         Counter(),
     )
     charge.planned = _planned(forecast, charge, completed, experiment.options.rounds)
-    return charge
+    return charge, forecast
 
 
 def _planned(forecast: EpsilonForecast, charge: LedgerCharge, after: int, until: int) -> Texts:
@@ -253,7 +256,7 @@ def _text(observer: str, events: tuple[Event, ...], run: str) -> str:
 
 
 def _killed(
-    experiment: Experiment, balance: Balance, folder: Path, before: LedgerState | None
+    forecast: EpsilonForecast, balance: Balance, folder: Path, before: LedgerState | None
 ) -> Texts | None:
     """What the last process of the run has begun, if it was killed; None: nothing is to settle.
 
@@ -266,7 +269,6 @@ def _killed(
     run = balance.runs.get(before.run)
     if run is None or run.settled:
         return None
-    forecast = EpsilonForecast.of(experiment)
     started: Texts = Counter()
     charge = LedgerCharge(
         balance.path, run.run, balance.populations[run.population], run.observer, "", Counter()
