@@ -128,9 +128,10 @@ class SumsOfParts(Algorithm):
         """
         found = np.zeros((len(starts) - 1, self.size))
         for _, place, part, here in self.placed:
-            known = np.isfinite(x[:, place]) if not isinstance(part, Count) else np.ones(len(x))
+            counts = isinstance(part, Count)  # also a user without a value
+            known = np.ones(len(x), dtype=bool) if counts else np.isfinite(x[:, place])
             rows = np.zeros((len(x), part.size))
-            rows[known > 0] = part.vectors(x[known > 0, place])
+            rows[known] = part.vectors(x[known, place])
             sums = np.add.reduceat(rows, starts[:-1], axis=0)
             number = np.add.reduceat(known.astype(np.int64), starts[:-1])
             found[:, here] = sums / np.maximum(number, 1)[:, None]

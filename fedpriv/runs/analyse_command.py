@@ -138,16 +138,17 @@ def analyse(args: list[str], *, quiet: bool = False) -> Path:
     folder = Path(str(jobs[0].hydra.run.dir)).absolute()
     yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(jobs[0])))
     train(build(jobs[0]), yaml, folder, words=asked.settings, quiet=quiet)
-    private = Status.read(folder).dp_valid  # else nobody could take scales for released
-    if asked.schema is not None and private:
-        replace_file(folder / SCHEMA, write_schema(_scaled(asked.schema, folder)).encode())
+    status = Status.read(folder)
+    if asked.schema is not None and status.dp_valid:  # else scales could not be called released
+        scaled = _scaled(asked.schema, folder, status.delta)
+        replace_file(folder / SCHEMA, write_schema(scaled).encode())
         if not quiet:
             say(f"Schema with released scales: {folder / SCHEMA}")
     return folder
 
 
-def _scaled(schema: Schema, folder: Path) -> Schema:
-    """The schema with the released means and deviations, and what they cost."""
+def _scaled(schema: Schema, folder: Path, delta: float) -> Schema:
+    """The schema with the released means and deviations, and what they cost at `delta`."""
     tables = Tables(folder)
     rows = tables.rows(STATISTICS)
     if not any(row["statistic"] == "mean" for row in rows):
@@ -163,7 +164,6 @@ def _scaled(schema: Schema, folder: Path) -> Schema:
         features.append(one)
     rows = tables.rows(EPSILON)
     cost = min(float(row["certified"]) for row in rows if row["observer"] == rows[0]["observer"])
-    delta = Status.read(folder).delta
     paid = f"epsilon {cost:g} of a user at delta {delta:g}"
     return replace(schema, features=tuple(features), scales_cost=paid)
 
