@@ -95,7 +95,7 @@ class Budget:
         return f"epsilon {self.epsilon:g} at delta {self.delta:g}"
 
     def spent(self, charges: Mapping[Charge, int]) -> float:
-        """Epsilon of all charges, at the budget's delta, whoever chose them after which results.
+        """Epsilon of all charges, at the budget's delta. Each may be chosen after earlier results.
 
         charges: each with the number of times it was made.
 

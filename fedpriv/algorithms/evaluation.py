@@ -8,7 +8,8 @@ Each test person contributes one vector, whose parts are means over the own reco
   classes it is that of the second, and AUC follows: pairs of one bin count one half.
 
 A record's values are computed from the model and this record alone, so that nobody else's record
-changes a bit of them. The model is a constant, whoever it was trained on.
+changes a bit of them. The model is a constant, also if it was
+trained on the same records.
 """
 
 from __future__ import annotations

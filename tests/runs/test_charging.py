@@ -241,7 +241,7 @@ def test_a_run_goes_on_with_its_own_ledger_only(path, tmp_path):
 
 
 def test_a_folder_chooses_no_ledger(path, tmp_path):
-    """Its settings name one, and whoever resumes it types it."""
+    """Its settings name one, but a resume must type it."""
     folder = tmp_path / "run"
     words = (*WORDS, "rounds=2", f"ledger={path}", f"hydra.run.dir={folder}")
     assert run(*words, cwd=tmp_path).returncode == 0

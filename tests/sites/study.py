@@ -121,7 +121,7 @@ class Federation:
                 host.close()
 
     def dial(self, name, answer, ended):
-        """As `serve`, with another answer to frames. Whoever waits is at work."""
+        """As `serve`, with another answer to frames. A site that has no answer yet is at work."""
         site = self.site(name)
         lines = site.lines(site.party(site.published()))
         always = {"computing": lambda: True, "say": str, "until": ended}
