@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+from public_schema import SCHEMA
 from sklearn.metrics import log_loss, roc_auc_score
 
 import fedpriv
@@ -21,17 +22,6 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.evaluate_command import Asked
 from fedpriv.runtime import prepare
 
-SCHEMA = """
-schema: fedpriv table 1
-public: true
-user: {column: patient, number: 900}
-label: {column: died, problem: classification, classes: ["0", "1"]}
-features:
-  age: {range: [0, 110]}
-  pressure: {range: [60, 260]}
-  sex: {values: [f, m]}
-unused: [hospital, glucose, smoker, stay]
-"""
 TABLE = ("data=table", "allocator=by_user", "allocator.n_silos=2", "data.outside=accept")
 SMALL = ("rounds=2", "algo.local_epochs=1", "accountant=rdp", "references=false")
 

@@ -10,10 +10,12 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
+from new_ledgers import new_ledger
 
 from fedpriv.accountants.charges import Charge
 from fedpriv.accountants.events import ADD_REMOVE, RELEASED_MODEL, Event
@@ -23,6 +25,7 @@ from fedpriv.ledgers.data_ledger import BeyondBudgetError, DataLedger
 from fedpriv.ledgers.entries import GRANT, Balance, Population, charge_entry, settle_entry
 
 DELTA = 1e-5
+user_ledger = partial(new_ledger, epsilon=100.0, unit="user")
 
 
 def text(noise=5.0):
@@ -48,14 +51,7 @@ def _counters(tmp_path, monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    return new_ledger(tmp_path / "clinic" / "ledger.jsonl")
-
-
-def new_ledger(path, *names, epsilon=100.0, overlap=()):
-    budget = Budget(epsilon, DELTA)
-    populations = [Population(name, "user", budget) for name in names or ("patients",)]
-    DataLedger.begin(path, "clinic", populations, overlap)
-    return path
+    return user_ledger(tmp_path / "clinic" / "ledger.jsonl")
 
 
 def add(path, *entries):
@@ -87,7 +83,7 @@ def shifted(path):
 
 def test_a_charge_beyond_the_budget_leaves_no_line(tmp_path):
     """12 releases fit within 3, and 13 do not."""
-    path = new_ledger(tmp_path / "l.jsonl", epsilon=3.0)
+    path = user_ledger(tmp_path / "l.jsonl", epsilon=3.0)
     add(path, charge("a", 12))
     before = path.read_bytes()
     with pytest.raises(BeyondBudgetError, match="beyond epsilon 3 at delta 1e-05 of patients"):
@@ -98,7 +94,9 @@ def test_a_charge_beyond_the_budget_leaves_no_line(tmp_path):
 
 
 def test_populations_that_overlap_are_summed_and_others_are_not(tmp_path):
-    path = new_ledger(tmp_path / "l.jsonl", "ward", "clinic", "tests", overlap=[("ward", "clinic")])
+    path = user_ledger(
+        tmp_path / "l.jsonl", "ward", "clinic", "tests", overlap=[("ward", "clinic")]
+    )
     add(path, charge("a", 4, "ward"))
     balance = add(path, charge("b", 9, "clinic"), charge("c", 2, "tests"))
     found = [balance.spent(name) for name in ("ward", "clinic", "tests")]
@@ -219,7 +217,7 @@ def test_many_at_once_are_charged_once_each(runs, path):
 
 
 def test_of_many_at_once_no_more_are_paid_than_fit(tmp_path):
-    path = new_ledger(tmp_path / "l.jsonl", epsilon=3.0)
+    path = user_ledger(tmp_path / "l.jsonl", epsilon=3.0)
 
     def tries(number):
         try:
@@ -258,7 +256,7 @@ def working(path, life):
 def test_what_was_acknowledged_before_a_kill_is_there(kills, tmp_path):
     """Twice at once; and nothing is there twice."""
     chance = random.Random(kills)
-    path = new_ledger(tmp_path / "l.jsonl", epsilon=1e3)
+    path = user_ledger(tmp_path / "l.jsonl", epsilon=1e3)
     acknowledged = Counter()
     for number in range(kills // 2):
         with working(path, f"a{number}") as (one, heard), working(path, f"b{number}") as (two, ear):
@@ -287,7 +285,7 @@ def test_what_was_acknowledged_before_a_kill_is_there(kills, tmp_path):
 )
 def test_many_lines_are_verified_and_summed_at_once(entries, seconds, tmp_path):
     """About a second for 10^5, of processor time on one core; three times that is allowed."""
-    path = new_ledger(tmp_path / "l.jsonl", epsilon=1e4)
+    path = user_ledger(tmp_path / "l.jsonl", epsilon=1e4)
     half = range(entries // 2)
     with DataLedger(path) as ledger:
         ledger.add(
@@ -312,7 +310,7 @@ def test_others_may_see_the_folder_and_not_write_there(mode, fits, tmp_path):
     folder.mkdir()
     folder.chmod(mode)
     if fits:
-        assert new_ledger(folder / "l.jsonl").stat().st_mode & 0o777 == 0o600
+        assert user_ledger(folder / "l.jsonl").stat().st_mode & 0o777 == 0o600
         return
     with pytest.raises(FedprivError, match=r"others can open .*clinic"):
-        new_ledger(folder / "l.jsonl")
+        user_ledger(folder / "l.jsonl")

@@ -7,23 +7,13 @@ import json
 import pandas as pd
 import pytest
 from command import run
+from public_schema import SCHEMA
 
 import fedpriv
 from fedpriv.projects.patients import csv_text
 from fedpriv.reports.finished_runs import read_run
 from fedpriv.runs.tables import STATISTICS
 
-SCHEMA = """
-schema: fedpriv table 1
-public: true
-user: {column: patient, number: 900}
-label: {column: died, problem: classification, classes: ["0", "1"]}
-features:
-  age: {range: [0, 110]}
-  pressure: {range: [60, 260]}
-  sex: {values: [f, m]}
-unused: [hospital, glucose, smoker, stay]
-"""
 SCALING = "splits, scaling and sub-sampling of the data set are not accounted"
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,11 @@ import yaml
 from command import run
 from dp_accounting import get_epsilon_gaussian
 from interrupted import Death, watched
+from new_ledgers import new_ledger
 from runs import experiment
 
-from fedpriv.accountants.filters import Budget
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.ledgers.entries import Population
 from fedpriv.runs.charging import LEDGER
 from fedpriv.runs.journal import attempts
 from fedpriv.runs.loop import train
@@ -27,6 +27,7 @@ from fedpriv.runtime import prepare
 
 WORDS = ("algo=cdp_fedavg", "randomness=system", "accountant=rdp", "references=false", "rounds=4")
 """Its certificate is of records, with Gaussian noise and no sample."""
+record_ledger = partial(new_ledger, epsilon=50.0, unit="record")
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +38,7 @@ def _counters(tmp_path, monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    return new_ledger(tmp_path / "clinic" / "ledger.jsonl")
-
-
-def new_ledger(path, *names, epsilon=50.0, unit="record"):
-    budget = Budget(epsilon, 1e-5)
-    populations = [Population(name, unit, budget) for name in names or ("patients",)]
-    DataLedger.begin(path, path.stem, populations)
-    return path
+    return record_ledger(tmp_path / "clinic" / "ledger.jsonl")
 
 
 def charged(path, *words):
@@ -90,7 +84,7 @@ def test_two_runs_are_summed(path, tmp_path):
 
 def test_a_run_beyond_the_budget_is_refused_with_what_would_fit(tmp_path):
     """A target that fits, and the grant that allows it."""
-    path = new_ledger(tmp_path / "small.jsonl", epsilon=3.0)
+    path = record_ledger(tmp_path / "small.jsonl", epsilon=3.0)
     with pytest.raises(FedprivError) as refusal:
         trained(
             tmp_path / "run", charged(path, "rounds=3", "accountant=pld", "accountant.target=3")
@@ -129,7 +123,7 @@ def test_what_a_ledger_cannot_pay_for_is_refused_in_one_line(why, path, tmp_path
 
 
 def test_of_several_populations_a_run_names_its_own(tmp_path):
-    path = new_ledger(tmp_path / "l.jsonl", "ward", "tests")
+    path = record_ledger(tmp_path / "l.jsonl", "ward", "tests")
     with pytest.raises(FedprivError, match=r"population=None: one of .*: ward, tests"):
         trained(tmp_path / "run", charged(path))
     trained(tmp_path / "run", charged(path, "population=tests"))
@@ -157,7 +151,7 @@ NO_COVER = {
 def test_what_no_epsilon_covers_is_not_paid_for(why, tmp_path):
     """Invented persons, and what was read off the records without noise."""
     (tmp_path / "people.csv").write_text(TABLE)
-    path = new_ledger(tmp_path / "l.jsonl", unit="user")
+    path = record_ledger(tmp_path / "l.jsonl", unit="user")
     words = (*OF_PERSONS, f"data.path={tmp_path / 'people.csv'}", "algo=uldp_avg", *NO_COVER[why])
     exp = experiment(*words, "randomness=system", "rounds=1", f"ledger={path}")
     with pytest.raises(FedprivError, match=why):
@@ -201,7 +195,9 @@ def killed_in(number, path, folder, tmp_path):
     def keep(at):
         if at == number:
             for place in places:
-                shutil.copytree(place, tmp_path / "kept" / place.name)
+                # A file that is being replaced may go while it is copied.
+                ignore = shutil.ignore_patterns("*.tmp")
+                shutil.copytree(place, tmp_path / "kept" / place.name, ignore=ignore)
 
     with watched(keep, lambda at: None):
         trained(folder, charged(path))
@@ -230,7 +226,7 @@ def test_two_copies_of_a_killed_run_are_both_charged(path, tmp_path):
 
 
 def test_a_run_goes_on_with_its_own_ledger_only(path, tmp_path):
-    other = new_ledger(tmp_path / "other.jsonl")
+    other = record_ledger(tmp_path / "other.jsonl")
     with stops_in(3, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "run", charged(path))
     with pytest.raises(FedprivError, match="ledger=null: the file of ledger ledger"):

@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 from command import run
 from interrupted import Death, dies_in
+from new_ledgers import new_ledger
 from omegaconf import OmegaConf
 
 import fedpriv
-from fedpriv.accountants.filters import Budget
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.ledgers.entries import Population
 from fedpriv.runs.evaluate_command import evaluate
 from fedpriv.runs.run_or_resume import resume
 from fedpriv.runs.tables import STATISTICS
@@ -51,9 +50,7 @@ def test_an_evaluation_leaves_its_table_and_charges_the_population_that_is_named
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path, folder = tmp_path / "ledger.jsonl", tmp_path / "found"
-    budget = Budget(2.0, 1e-5)
-    populations = [Population(name, "user", budget) for name in ("patients", "tests")]
-    DataLedger.begin(path, path.stem, populations)
+    new_ledger(path, "patients", "tests", epsilon=2.0, unit="user")
     words = ("target=1", f"ledger={path}", "population=tests", f"hydra.run.dir={folder}")
     evaluate([str(trained), *words], quiet=True)
     balance = DataLedger.seen(path)
