@@ -14,6 +14,7 @@ from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_na
 from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
+from fedpriv.util.actions import action_parser
 from fedpriv.util.file_locks import lock
 from fedpriv.util.printing import say
 
@@ -105,18 +106,8 @@ def _change(own: argparse.Namespace, names: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedpriv keys",
-        description="Long-term keys of parties. Private keys are readable for their owner only.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    actions = parser.add_subparsers(dest="action", required=True)
-
-    def action(name: str, text: str) -> argparse.ArgumentParser:
-        return actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-
+    about = "Long-term keys of parties. Private keys are readable for their owner only."
+    parser, action = action_parser("fedpriv keys", about, EPILOG)
     new = action("new", "make keys, and write the public ones into the roster if one is named")
     new.add_argument("names", nargs="+", metavar="PARTY")
     new.add_argument("--keys", type=Path, required=True, metavar="FOLDER")

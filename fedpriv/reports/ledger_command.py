@@ -17,6 +17,7 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.ledgers.entries import GRANT, INIT, UNITS, Balance, Population
 from fedpriv.settings.words import writing
+from fedpriv.util.actions import action_parser
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
@@ -182,17 +183,10 @@ ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], None], str]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedpriv ledger",
-        description="What a data set has paid in all runs, and what is left.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    actions = parser.add_subparsers(dest="action", required=True)
-    known: dict[str, argparse.ArgumentParser] = {}
-    for name, (_, text) in ACTIONS.items():
-        known[name] = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+    about = "What a data set has paid in all runs, and what is left."
+    parser, action = action_parser("fedpriv ledger", about, EPILOG)
+    known = {name: action(name, text) for name, (_, text) in ACTIONS.items()}
+    for name in known:
         known[name].add_argument("file", type=Path, metavar="FILE", help="the ledger")
     about = "whom it is of: name:unit:epsilon[:delta]; repeat it for several"
     known["init"].add_argument("--population", action="append", required=True, help=about)

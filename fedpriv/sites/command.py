@@ -20,6 +20,7 @@ from fedpriv.rounds.query import events_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.sites.site import Site
+from fedpriv.util.actions import action_parser
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.printing import say
 
@@ -123,16 +124,10 @@ ACTIONS: dict[str, tuple[Callable[[Site, argparse.Namespace], None], str]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedpriv site",
-        description="An organisation's part in a study of several. Its records stay here.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    actions = parser.add_subparsers(dest="action", required=True)
+    about = "An organisation's part in a study of several. Its records stay here."
+    parser, action = action_parser("fedpriv site", about, EPILOG)
     for name, (_, text) in ACTIONS.items():
-        one = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        one = action(name, text)
         one.add_argument("site", type=Path, metavar="FILE", help="the site's file, site.yaml")
         if name == "approve":
             one.add_argument("--yes", action="store_true", help="allow it without asking")
