@@ -1,8 +1,10 @@
 """A file of what was answered or charged, with a counter in another place.
 
-The counter says after each write how long the file is, with its digest. So an older file, a changed
-one, a copy in another place and a missing one are noticed. An older file and its older counter
-together are not: keep the counter out of what is copied, such as snapshots of a machine.
+The counter says before each write how long the file is going to be, with its digest, and after it
+that it is. So an older file, a changed one, one with further lines, a copy in another place and a
+missing one are noticed; a write that a crash has cut is there or is not. An older file and its
+older counter together are not noticed: keep the counter out of what is copied, such as snapshots of
+a machine.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from fedpriv.errors import RefusedError
 from fedpriv.util.durable_files import state_folder
 from fedpriv.util.locked_lines import LockedLines
 
+NEXT, NOW = "next", "now"
+"""Before a size and a digest in a counter: the file is going to be that, or is."""
 OTHERS, WRITERS = 0o077, 0o022
 """Permissions of others than the owner: all of them, and to write."""
 
@@ -98,10 +102,13 @@ class CountedLines(AbstractContextManager["CountedLines"]):
         """Write whole lines. Afterwards they and the counter survive the end of the machine.
         Raises RefusedError."""
         try:
+            after = self._digest.copy()
+            after.update(lines)
+            self._write_count(NEXT, self._size + len(lines), after.hexdigest())
             self._lines.append(lines)
             self._lines.fsync()
             self._count(lines)
-            self._write_count()  # never ahead of the file
+            self._write_count(NOW, self._size, self._digest.hexdigest())
         except (OSError, ValueError) as error:
             raise RefusedError(f"{self.path}: {_reason(error)}") from error
 
@@ -109,25 +116,30 @@ class CountedLines(AbstractContextManager["CountedLines"]):
         self._digest.update(lines)
         self._size += len(lines)
 
-    def _write_count(self) -> None:
-        self._counter.append(f"{self._size} {self._digest.hexdigest()}\n".encode())
+    def _write_count(self, when: str, size: int, digest: str) -> None:
+        self._counter.append(f"{when} {size} {digest}\n".encode())
         self._counter.fsync()
 
     def _require_newest(self) -> None:
-        """Raise ValueError unless the file begins with all that the counter saw. A new file gets
-        its counter here, before its first line."""
-        counts = self._counter.content.decode().splitlines()
+        """Raise ValueError unless the file is what the counter says, before or after a write that a
+        crash has cut. A new file gets its counter here, before its first line."""
+        counts = [line.split(" ", 1) for line in self._counter.content.decode().splitlines()]
+        size, digest = len(self.content), hashlib.sha256(self.content).hexdigest()
+        found = f"{size} {digest}"
         if not counts:
             if self.content:
                 raise ValueError(f"it was copied or moved without its counter {self._counter.path}")
-            self._write_count()
+            self._write_count(NOW, size, digest)
             return
-        size, _, seen = counts[-1].partition(" ")
-        if hashlib.sha256(self.content[: int(size)]).hexdigest() != seen:
+        known = [count for when, count in counts if when == NOW][-1:]
+        cut = counts[-1][0] == NEXT
+        if found not in [*known, *([counts[-1][1]] if cut else [])]:
             raise ValueError(
                 "it is not as it was last used: older, changed or removed. Put the newest one "
                 f"back, or remove {self._counter.path} too and forget all that it says"
             )
+        if cut:
+            self._write_count(NOW, size, digest)
 
 
 def _private(path: Path, wait: bool, forbidden: int) -> LockedLines:

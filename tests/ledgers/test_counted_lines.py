@@ -114,14 +114,33 @@ def test_both_files_put_back_together_are_not_noticed(site, tmp_path):
         assert lines.content == b"one\ntwo\n"
 
 
-def test_a_counter_that_is_behind_is_no_reason_to_refuse(site, tmp_path):
-    """The process may die between the two files, or the counter may come from a backup."""
+@pytest.mark.parametrize("written", [True, False])
+def test_a_write_that_a_crash_cut_is_there_or_is_not(written, site, tmp_path):
+    """The counter has announced it. The process died before or after it was on the disk."""
+    counter = counter_of(tmp_path)
+    *lines, last = counter.read_text().splitlines(keepends=True)
+    assert (last.split()[0], lines[-1].split()[0]) == ("now", "next")
+    counter.write_text("".join(lines))
+    if not written:
+        os.truncate(site.path, len(b"one\ntwo\n"))
+    left = b"one\ntwo\nthree\n" if written else b"one\ntwo\n"
+    for _ in range(2):
+        with site.open() as found:
+            assert found.content == left
+
+
+def test_lines_that_no_write_announced_are_refused(site, tmp_path):
+    with open(site.path, "ab") as file:
+        file.write(b"four\n")
+    with pytest.raises(RefusedError, match="not as it was last used"), site.open():
+        pass
+
+
+def test_an_older_counter_is_refused(site, tmp_path):
+    """Whoever has it may have other lines."""
     put_back(tmp_path, "counters")
-    with site.open() as lines:
-        assert lines.content == b"one\ntwo\nthree\n"
-        lines.append(b"four\n")
-    with site.open() as lines:
-        assert lines.content == b"one\ntwo\nthree\nfour\n"
+    with pytest.raises(RefusedError, match="not as it was last used"), site.open():
+        pass
 
 
 def test_one_process_at_a_time_has_it_open(site, tmp_path):
