@@ -12,8 +12,13 @@ from typing import Any
 
 from fedpriv.accountants.events import Event
 
-EVENT = ("observer", "unit", "adjacency", "scope", "group_size", "group", "one_noise")
-"""What an event is written with, before its mechanisms."""
+EVENT: dict[str, type] = {
+    **dict.fromkeys(("observer", "unit", "adjacency", "scope"), str),
+    "group_size": int,
+    "group": str,
+    "one_noise": bool,
+}
+"""What an event is written with, before its mechanisms, and its types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +54,13 @@ class Charge:
         """The charge of a line. Raises ValueError for any other line."""
         try:
             observer, run, lines = json.loads(text)
+            if {type(observer), type(run)} != {str}:
+                raise ValueError("its observer or run is no text")
             events = []
             for *about, certified, together in lines:
                 known: dict[str, Any] = dict(zip(EVENT, about, strict=True))
+                if [*map(type, about)] != [*EVENT.values()] or known["group_size"] < 1:
+                    raise ValueError(f"an event of {about!s:.60}")
                 known |= {"certified": _read(certified), "together": _read(together)}
                 events.append(Event(claimed=None, **known))
             return Charge(observer, tuple(events), run)
@@ -75,7 +84,8 @@ def _plain(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """The mechanism, or the field, of a `_plain` one."""
+    """The mechanism, or the field, of a `_plain` one. Raises ValueError, TypeError or
+    AttributeError for any other value."""
     from dp_accounting import dp_event
 
     if isinstance(value, dict):
@@ -84,4 +94,8 @@ def _read(value: Any) -> Any:
         if not (isinstance(cls, type) and issubclass(cls, dp_event.DpEvent)):
             raise ValueError(f"{name} is no mechanism of dp_accounting")
         return cls(*map(_read, fields))
-    return tuple(map(_read, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(map(_read, value))
+    if value is not None and (type(value) not in (int, float) or not value >= 0):
+        raise ValueError(f"{value!s:.60} in a mechanism")
+    return value

@@ -31,6 +31,12 @@ from fedpriv.util.starting import garbage_kept
 INIT, CHARGE, SETTLE, GRANT = "init", "charge", "settle", "grant"
 UNITS = ("user", "record", "silo")
 
+ODD = (
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError),
+    ConfigError,
+)
+"""What a line that no ledger writes may raise."""
+
 Texts = Counter[str]
 """Charges by their text (`Charge.text`)."""
 
@@ -112,7 +118,8 @@ class Balance:
                 if (entry["number"], entry["before"]) != (self.entries + 1, self.digest):
                     raise ValueError("it does not follow the line before it")
                 self._apply(entry)
-            except (KeyError, ValueError, TypeError, AttributeError, ConfigError) as error:
+                datetime.fromisoformat(entry["time"])
+            except ODD as error:
                 number = self.entries + 1
                 raise FedprivError(
                     f"{self.path} was altered: line {number} ({' '.join(str(error).split())})"
@@ -155,11 +162,15 @@ class Balance:
             run.texts, run.settled = texts, True
         elif kind == GRANT:
             known = self.populations[entry["population"]]
+            if not float(entry["epsilon"]) > 0:
+                raise ValueError(f"a grant of {entry['epsilon']!s:.20}")
             budget = replace(known.budget, epsilon=known.budget.epsilon + float(entry["epsilon"]))
             self.populations[known.name] = replace(known, budget=budget)
         elif kind == INIT and not self.entries:
-            self.name = str(entry["name"])
+            self.name = " ".join(str(entry["name"]).split())
             for name, unit, epsilon, delta in entry["populations"]:
+                if unit not in UNITS or str(name) in self.populations:
+                    raise ValueError(f"population {name!s:.20} of {unit!s:.20}")
                 budget = Budget(float(epsilon), float(delta), near=float(epsilon))
                 self.populations[str(name)] = Population(str(name), str(unit), budget)
                 self.texts[str(name)] = Counter()
@@ -224,7 +235,7 @@ def settle_entry(run: str, texts: Texts) -> dict[str, Any]:
 def _texts(entry: Mapping[str, Any]) -> Texts:
     texts: Texts = Counter()
     for text, count in entry["charges"]:
-        if type(text) is not str or type(count) is not int or count < 1:
+        if type(text) is not str or type(count) is not int or not 1 <= count <= 2**53:
             raise ValueError(f"charge {text!s:.20} {count!s:.20} times")
         _charge(text)
         texts[text] += count
@@ -233,4 +244,7 @@ def _texts(entry: Mapping[str, Any]) -> Texts:
 
 @lru_cache(maxsize=4096)
 def _charge(text: str) -> Charge:
-    return Charge.read(text)
+    """The charge of a text. Raises one of `ODD` for what no filter adds up."""
+    charge = Charge.read(text)
+    Budget(1.0, 1e-5).spent({charge: 1})
+    return charge

@@ -1,6 +1,7 @@
 """The ledger of a data set: nothing is lost, added or changed unseen."""
 
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -171,6 +172,38 @@ def test_lines_that_are_changed_are_found_without_the_counter_too(path, lines):
         path.write_bytes(b"".join(found))
         with pytest.raises(FedprivError, match="was altered: line"):
             DataLedger.seen(path)
+
+
+def odd_charge(*about, mechanism='{"GaussianDpEvent": [5.0]}'):
+    event = [*(RELEASED_MODEL, "user", ADD_REMOVE, "", 1, "", False), json.loads(mechanism), None]
+    event[: len(about)] = about
+    return {**charge("odd"), "charges": [[json.dumps([RELEASED_MODEL, "", [event]]), 1]]}
+
+
+ODD = {
+    "a negative grant": {"kind": GRANT, "population": "patients", "epsilon": -5},
+    "a grant of no number": {"kind": GRANT, "population": "patients", "epsilon": math.nan},
+    "a time of no date": {**charge("odd"), "time": "yesterday"},
+    "a number of 400 digits": {**charge("odd"), "charges": [[text(), 10**400]]},
+    "an observer of no text": odd_charge(7),
+    "a group of no person": odd_charge(RELEASED_MODEL, "user", ADD_REMOVE, "", 0),
+    "negative noise": odd_charge(mechanism='{"GaussianDpEvent": [-5.0]}'),
+    "a mechanism of nobody": odd_charge(mechanism='{"os.system": [1]}'),
+    "a list for noise": odd_charge(mechanism='{"GaussianDpEvent": [[5.0]]}'),
+    "deep nesting": {**charge("odd"), "charges": [["[" * 10**5, 1]]},
+}
+
+
+@pytest.mark.parametrize("fault", ODD)
+def test_lines_that_no_ledger_writes_are_one_line_of_refusal(fault, path):
+    """Whoever sends a ledger may have written it, digests and all."""
+    seen = DataLedger.seen(path)
+    about = {"number": 2, "before": seen.digest, "time": "2026-01-01T00:00:00+00:00"}
+    with path.open("a") as file:
+        file.write(json.dumps(about | ODD[fault]) + "\n")
+    with pytest.raises(FedprivError, match="was altered: line 2") as refusal:
+        DataLedger.seen(path)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_restored_backup_is_found(path, lines):
