@@ -22,8 +22,10 @@ def pasted(key: str, value: str | Sequence[str]) -> str:
 
 
 def hydra_text(text: str) -> str:
-    """A text as Hydra reads it: in quotes, unless it is a plain word."""
+    """A text as Hydra reads it: in quotes, unless it is a plain word. Nothing in it is filled in:
+    ${...} is escaped."""
     if PLAIN.fullmatch(text) and text.casefold() not in WORDS_OF_YAML:
         return text
+    text = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
     inside = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return f'"{inside}{text[len(text.rstrip(chr(92))) :]}"'
