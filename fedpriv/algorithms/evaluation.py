@@ -188,9 +188,10 @@ class Evaluation(SumsOfParts):
         return np.array([self._of_record(silo.task, outputs[one], y[one]) for one in each])
 
     def _of_record(self, task: Task, outputs: Tensor, y: Tensor) -> list[float]:
-        """The value of each part for one record; NaN where the model has no finite output."""
+        """The value of each part for one record. Without a finite output it has the largest loss, a
+        wrong prediction and no probability."""
         if not outputs.isfinite().all():
-            return [math.nan] * len(self.placed)
+            return [1.0, 0.0, math.nan][: len(self.placed)]
         loss = float(task.loss(outputs, y, outputs.new_ones(1)))
         found = [min(max(loss / self.most_loss, 0.0), 1.0)]
         if self.classes:

@@ -47,6 +47,8 @@ class Released(Model):
         shapes = {name: tuple(one.shape) for name, one in own.items()}
         if shapes != {name: tuple(one.shape) for name, one in tensors.items()}:
             raise FedprivError(f"{self.weights}: its tensors are not those of the network")
+        if not all(bool(one.isfinite().all()) for one in tensors.values()):
+            raise FedprivError(f"{self.weights}: a weight is not finite")
         with torch.no_grad():
             for name, one in own.items():
                 one.copy_(tensors[name])

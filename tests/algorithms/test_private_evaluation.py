@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from public_schema import SCHEMA
+from safetensors.numpy import load_file, save_file
 from sklearn.metrics import log_loss, roc_auc_score
 
 import fedpriv
@@ -166,6 +168,28 @@ def test_the_released_number_of_persons_has_the_noise_that_is_charged(cancer):
         wide = 2 * 1.959963984540054 * 3.73067 * math.sqrt(2 * 3)
         assert row["high"] - row["low"] == pytest.approx(wide, rel=1e-5)
     assert sum(inside) >= 9  # of 11.4 expected
+
+
+def with_weights(folder, value):
+    """Every weight of the released model becomes this."""
+    path = folder / "model.safetensors"
+    save_file({name: np.full_like(one, value) for name, one in load_file(path).items()}, path)
+    return folder
+
+
+def test_a_record_without_a_finite_output_is_a_wrong_one_of_the_largest_loss(cancer, tmp_path):
+    """Nobody improves a model by leaving its worst records out."""
+    folder = with_weights(shutil.copytree(cancer, tmp_path / "run"), np.finfo(np.float32).max)
+    _, values = released(asked(folder))
+    assert values["count", ""] == pytest.approx(114)
+    assert values["accuracy", ""] == 0
+    assert values["loss", ""] == 3.0
+
+
+def test_weights_that_are_not_finite_are_refused(cancer, tmp_path):
+    folder = with_weights(shutil.copytree(cancer, tmp_path / "run"), np.nan)
+    with pytest.raises(FedprivError, match=r"model.safetensors: a weight is not finite"):
+        released(asked(folder))
 
 
 @pytest.mark.parametrize("bins", [0, 2000])
