@@ -3,7 +3,7 @@
     fedpriv evaluate outputs/visits target=1
     fedpriv evaluate outputs/visits target=1 ledger=clinic.jsonl population=tests
 
-Data set, network, seed and delta are those of the run in the folder, and its model is a constant.
+Data set, network and seed are those of the run in the folder, and its model is a constant.
 The certificate is about the test population, whose budget a ledger keeps by itself. Noise comes
 from the operating system.
 """
@@ -102,7 +102,6 @@ def _defaults(stored: dict[str, Any]) -> dict[str, str]:
         "hydra.run.dir": f"outputs/evaluations/{now}",
         "randomness": "system",
         "seed": str(stored["seed"]),  # of the split into training and test records
-        "accountant.delta": str(stored["accountant"]["delta"]),
     }
 
 
