@@ -1,10 +1,10 @@
 """What a run charges to the ledger of its data set (`ledger=FILE`).
 
-A process charges all rounds that it plans before its first message, under a name that no other
-process has. At its end, however that comes, it settles: rounds that it has not begun are given
-back. A killed process settles nothing. Who resumes the run does so, from rounds_begun.csv, and
-charges the rest under a new name, in one write. So no round is uncharged, and none is charged twice
-unless it was begun twice.
+A run that would not fit is refused before any data are loaded. A process charges each round before
+its first message, under a name that no other process has, some rounds at once. At its end, however
+that comes, it gives back those that it has not begun. A killed process gives nothing back, and
+nobody else can: no folder of a run says what may come back. So no round is uncharged, and none is
+charged twice unless it was begun twice or its process was killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from fedpriv.ledgers.data_ledger import BeyondBudgetError, DataLedger
 from fedpriv.ledgers.entries import Balance, Population, Texts, charge_entry, settle_entry
 from fedpriv.rounds.query import Query
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.journal import attempts
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER
@@ -34,6 +33,9 @@ from fedpriv.util.untrusted_files import as_type, read_json
 
 LEDGER = "ledger.json"
 """In the folder of a run: where and under which name it is charged, and how its ledger stood."""
+PARTS = 20
+"""In about so many parts a run is charged: each reads the whole ledger, and a killed process loses
+the rest of one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,6 @@ class LedgerState:
 
     ledger: its name.
     run: the name under which the process is charged.
-    attempts_before: at rounds in the folder, of earlier processes.
     population: whom the run concerns.
     unit: what the budget protects.
     budget: epsilon at `delta`.
@@ -54,7 +55,6 @@ class LedgerState:
 
     ledger: str
     run: str
-    attempts_before: int
     population: str
     unit: str
     budget: float
@@ -83,10 +83,10 @@ class LedgerCharge:
     population: whom it concerns.
     observer: against whom.
     words: what the run does, for readers of the ledger.
-    planned: what is charged.
-    started: rounds that were begun, at most that.
+    planned: what all its rounds cost.
+    paid: what is charged.
+    started: rounds that were begun, at most what is charged.
     folder: of the run; None: it is not there yet.
-    after: attempts at rounds in the folder before this process.
     """
 
     path: Path
@@ -95,21 +95,28 @@ class LedgerCharge:
     observer: str
     words: str
     planned: Texts
+    paid: Texts = field(default_factory=Counter)
     started: Texts = field(default_factory=Counter)
     folder: Path | None = None
-    after: int = 0
 
     def begin(self, queries: Iterable[Query]) -> None:
-        """Note the queries of a round before its first message. Raises FedprivError if they cost
-        what was not charged, and the budget does not allow it."""
+        """Charge the queries of a round before its first message, unless they are paid for. Raises
+        BeyondBudgetError if the budget does not allow it."""
         unit = self.population.unit
         events = (query.seen_by(self.observer, unit) for query in queries)
         own = Counter(_text(self.observer, seen, self.run) for seen in events if seen)
-        if lacking := self.started + own - self.planned:
-            with DataLedger(self.path) as ledger:
-                ledger.add(self.entry(lacking))
-            self.planned += lacking
+        if lacking := self.started + own - self.paid:
+            ahead = math.ceil(self.planned.total() / (PARTS * own.total())) - 1
+            try:
+                self._pay(lacking + Counter({text: ahead * count for text, count in own.items()}))
+            except BeyondBudgetError:
+                self._pay(lacking)
         self.started += own
+
+    def _pay(self, texts: Texts) -> None:
+        with DataLedger(self.path) as ledger:
+            ledger.add(self.entry(texts))
+        self.paid += texts
 
     def entry(self, texts: Texts) -> dict[str, Any]:
         """The line that charges these."""
@@ -138,7 +145,6 @@ class LedgerCharge:
         state = LedgerState(
             ledger=balance.name,
             run=self.run,
-            attempts_before=self.after,
             population=population.name,
             unit=population.unit,
             budget=population.budget.epsilon,
@@ -153,14 +159,13 @@ class LedgerCharge:
 
 @contextmanager
 def charged(
-    experiment: Experiment, folder: Path, *, resume: bool, completed: int, attempted: int
+    experiment: Experiment, folder: Path, *, resume: bool, completed: int
 ) -> Iterator[LedgerCharge | None]:
     """Context of a process that runs rounds after `completed`, which the ledger of its settings
     pays for; None if the settings name no ledger.
 
     folder: of the run.
     resume: whether there was an earlier process.
-    attempted: number of attempts at rounds, of earlier processes.
 
     Raises FedprivError, before any data are loaded, if a budget does not allow the rounds.
     """
@@ -174,26 +179,21 @@ def charged(
         return
     path = Path(options.ledger)
     # Before the ledger is locked: it may take long, and other runs wait.
-    charge, forecast = _plan(experiment, path, DataLedger.seen(path), completed)
-    charge.after = attempted
+    charge = _plan(experiment, path, DataLedger.seen(path), completed)
     with DataLedger(path) as ledger:
-        killed = _killed(forecast, ledger.balance, folder, before)
-        entries = [settle_entry(before.run, killed)] if before and killed is not None else []
-        entries += [charge.entry(charge.planned)] if charge.planned else []
-        try:
-            ledger.add(*entries)
-        except BeyondBudgetError as refusal:
-            full = refusal.population
-            raise _refusal(experiment, charge, ledger.balance, full, completed) from refusal
-    if killed is not None:
-        number = sum(killed.values())
-        LOGGER.warning("%s: %d queries of a killed process stay charged", path, number)
+        balance = ledger.balance
+    if before is not None:
+        _note_killed(balance, folder, before)
+    if charge.planned:
+        balance.lines(charge.entry(charge.planned))  # written nowhere
+        if full := balance.exceeded(charge.population.name):
+            raise _refusal(experiment, charge, balance, full, completed)
     if resume:
         charge.place(folder)
     try:
         yield charge
     finally:
-        if charge.planned:
+        if charge.paid:
             charge.settle()
 
 
@@ -206,11 +206,8 @@ def _require_certificate(experiment: Experiment, population: Population) -> None
         raise ConfigError("ledger", experiment.options.ledger, f"null, because no epsilon: {text}")
 
 
-def _plan(
-    experiment: Experiment, path: Path, balance: Balance, completed: int
-) -> tuple[LedgerCharge, EpsilonForecast]:
-    """What the rounds after `completed` cost, and by which forecast. Raises ConfigError without a
-    certificate."""
+def _plan(experiment: Experiment, path: Path, balance: Balance, completed: int) -> LedgerCharge:
+    """What the rounds after `completed` cost. Raises ConfigError without a certificate."""
     name = experiment.options.population
     names = ", ".join(balance.populations)
     if name is None and len(balance.populations) == 1:
@@ -228,7 +225,7 @@ def _plan(
         Counter(),
     )
     charge.planned = _planned(forecast, charge, completed, experiment.options.rounds)
-    return charge, forecast
+    return charge
 
 
 def _planned(forecast: EpsilonForecast, charge: LedgerCharge, after: int, until: int) -> Texts:
@@ -255,28 +252,15 @@ def _text(observer: str, events: tuple[Event, ...], run: str) -> str:
     return Charge(observer, events, run if scoped else "").text
 
 
-def _killed(
-    forecast: EpsilonForecast, balance: Balance, folder: Path, before: LedgerState | None
-) -> Texts | None:
-    """What the last process of the run has begun, if it was killed; None: nothing is to settle.
-
-    Raises ConfigError for another ledger than it had.
-    """
-    if before is None:
-        return None
+def _note_killed(balance: Balance, folder: Path, before: LedgerState) -> None:
+    """Say what stays charged of the last process of the run, if it was killed. Raises ConfigError
+    for another ledger than it had."""
     known = f"{before.ledger}, as in {folder / LEDGER}"
     require(before.ledger == balance.name, "ledger", balance.path, known)
     run = balance.runs.get(before.run)
-    if run is None or run.settled:
-        return None
-    started: Texts = Counter()
-    charge = LedgerCharge(
-        balance.path, run.run, balance.populations[run.population], run.observer, "", Counter()
-    )
-    for number, times in attempts(folder, after=before.attempts_before).items():
-        once = _planned(forecast, charge, number - 1, number)
-        started.update({text: count * times for text, count in once.items()})
-    return started if started <= run.texts else None
+    if run is not None and not run.settled:
+        number = run.texts.total()
+        LOGGER.warning("%s: %d queries of a killed process stay charged", balance.path, number)
 
 
 def _refusal(

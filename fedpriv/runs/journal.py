@@ -77,17 +77,14 @@ class Journal(AbstractContextManager["Journal"]):
             raise FedprivError(str(error)) from error
 
 
-def attempts(folder: Path, *, after: int = 0) -> Counter[int]:
-    """How often each round of a run was begun. Another process may be writing to the folder.
-
-    after: number of attempts that are not counted, the first ones.
-    """
+def attempts(folder: Path) -> Counter[int]:
+    """How often each round of a run was begun. Another process may be writing to the folder."""
     path = folder / JOURNAL
     try:
         content = read_bytes(path, TABLE_BYTES) if path.exists() else b""
     except ValueError as error:
         raise FedprivError(f"{path} is damaged ({error})") from error
-    return _counted(path, content[: content.rfind(b"\n") + 1], after=after)
+    return _counted(path, content[: content.rfind(b"\n") + 1])
 
 
 def repeated(attempts: Counter[int], completed: int) -> dict[int, int]:
@@ -109,13 +106,12 @@ def in_progress(folder: Path) -> bool:
     return False
 
 
-def _counted(path: Path, whole: bytes, *, after: int = 0) -> Counter[int]:
-    """Round: number of its lines, without the first ones. Raises FedprivError when the file is
-    damaged."""
+def _counted(path: Path, whole: bytes) -> Counter[int]:
+    """Round: number of its lines. Raises FedprivError when the file is damaged."""
     header, *lines = whole.splitlines(keepends=True) or [HEADER]
     try:
         if header != HEADER:
             raise ValueError(f"its first line is {header!r}")
-        return Counter(int(line.split(b",")[0]) for line in lines[after:])
+        return Counter(int(line.split(b",")[0]) for line in lines)
     except ValueError as error:
         raise FedprivError(f"{path} is damaged ({error})") from error

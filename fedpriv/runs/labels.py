@@ -104,7 +104,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "ledger.json": {
         **dict.fromkeys(("ledger", "population", "unit", "budget", "delta"), RELEASED),
-        **dict.fromkeys(("run", "attempts_before", "spent", "entries", "digest"), CLOCK),
+        **dict.fromkeys(("run", "spent", "entries", "digest"), CLOCK),
     },
     "rounds_begun.csv": {"round": RELEASED, "time": CLOCK},
     "status.json": {

@@ -18,6 +18,7 @@ from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.errors import FedprivError, require
+from fedpriv.ledgers.data_ledger import BeyondBudgetError
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter, SharedWriters
@@ -84,10 +85,7 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        attempted = journal.total if journal else 0
-        charge = stack.enter_context(
-            charged(experiment, path, resume=resume, completed=completed, attempted=attempted)
-        )
+        charge = stack.enter_context(charged(experiment, path, resume=resume, completed=completed))
         arrays = saved.arrays if saved else None
         with garbage_kept():
             run = prepare(experiment, arrays, roster=folder.roster, charged=True)
@@ -263,7 +261,9 @@ class _TrainingLoop:
                     after = ledger.copy()
                     after.record(events_of(queries))
                     rows_after = after.rows(number + 1) if shown else rows
-                if exceeded := self._exceeded(rows_after):
+                with watch.phase("accounting"):
+                    exceeded = self._exceeded(rows_after) or self._unpaid(queries)
+                if exceeded:
                     ending = f"round {number + 1} would exceed {exceeded}"
                     self.records.save(number, state)
                     break
@@ -271,8 +271,6 @@ class _TrainingLoop:
                 ledger = after
                 rows = rows_after
                 with watch.phase("accounting"):
-                    if self.charge is not None:
-                        self.charge.begin(queries)
                     self.records.begin_round(number)
                 result = self._round(number, queries, state, ledger=ledger, watch=watch)
                 self.aborts = [*self.aborts, result.aborted] if result.aborted else []
@@ -287,6 +285,15 @@ class _TrainingLoop:
                 progress.update(number, row, self._headline(rows) if shown else None)
         self.records.finish(number, state, rows)
         return rows, ending
+
+    def _unpaid(self, queries: Sequence[Query]) -> str:
+        """Charge a round to the ledger. Returns which budget it would exceed; empty: none."""
+        try:
+            if self.charge is not None:
+                self.charge.begin(queries)
+        except BeyondBudgetError as refusal:
+            return f"{refusal.population.budget} of {refusal.population.name} in the ledger"
+        return ""
 
     def _gather(self, completed: int, state: State, lines: list[dict[str, Any]]) -> None:
         """Have the next round's silos ready before it is charged. If that fails, or if too many
@@ -338,7 +345,9 @@ class _TrainingLoop:
     def _limited(self) -> bool:
         """Whether a limit of epsilon may end the run. The noise of a target is enough for every
         planned round, but not for repeated ones, nor for silos that know a larger share of it since
-        others were lost."""
+        others were lost. Other runs may spend what a ledger has left."""
+        if self.charge is not None:
+            return True
         accountant = self.experiment.accountant
         if accountant.target is not None:
             lost = self.prepared.uncounted or (
