@@ -54,9 +54,9 @@ COMMANDS = {
 """The function of each command, imported when it is used, so that `--help` answers at once."""
 OWN_HELP = (
     *("figure", "table", "compare", "report", "reproduce", "replicate", "certify"),
-    *("init", "keys", "ledger", "site", "export", "predict"),
+    *("init", "keys", "ledger", "site", "export", "predict", "analyse", "evaluate"),
 )
-"""Commands that parse their words with argparse, which prints their help."""
+"""Commands that print a help of their own."""
 COMPOSE = ("run", "train", "epsilon", "data")
 """Commands whose words Hydra composes to settings."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}

@@ -43,6 +43,8 @@ def test_help_names_groups_components_and_examples(tmp_path):
 def test_help_and_accounting_never_load_torch(tmp_path):
     commands = [
         ["--help"],
+        ["analyse", "--help"],
+        ["evaluate", "--help"],
         ["--cfg", "job"],
         ["epsilon", "rounds=100"],
         ["epsilon", "algo=uldp_group", "rounds=2"],

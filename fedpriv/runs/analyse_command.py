@@ -4,9 +4,19 @@
         statistics=count,mean,quantiles,histogram target=1
     fedpriv analyse data.path=visits.csv data.schema=schema.yaml statistics=mean target=1
 
-Its own words stand for settings of `data=columns` and `algo=statistics`; all others are those of a
-run. Noise comes from the operating system. With a schema, the mean and the deviation of each number
-are written into a copy of it, by which a later run scales.
+    data.path=FILE data.user=COLUMN      the table, and whose each row is
+    bounds.COLUMN=LOW,HIGH               public limits of a number; values beyond are cut
+    categories.COLUMN=A,B                public values of a column of words
+    columns=A,B                          by default all with bounds or categories
+    statistics=count,mean                also quantiles and histogram
+    quantiles=0.25,0.5 bins=10           which quantiles; into how many bins numbers fall
+    data.silo=COLUMN silos=A,B           who holds each row: the names of all silos
+    data.schema=FILE                     a schema with `public: true`, in place of all these
+    target=EPSILON                       what all numbers together may cost
+
+Other words are settings of `data=columns` and `algo=statistics`, or of any run. Noise comes from
+the operating system. With a schema, the mean and the deviation of each number are written into a
+copy of it, by which a later run scales.
 """
 
 from __future__ import annotations
@@ -60,7 +70,7 @@ class Request:
         for word in args:
             key, equals, value = word.partition("=")
             if not equals:
-                raise FedprivError(f"{word}: expected key=value; see fedpriv --help")
+                raise FedprivError(f"{word}: expected key=value; see fedpriv analyse --help")
             kind, _, name = key.partition(".")
             if kind == "bounds":
                 bounds = tuple(map(_number, _listed(value)))
@@ -125,7 +135,10 @@ class Request:
 
 def main(args: list[str]) -> None:
     """Release the statistics, print them, and write the scaled schema."""
-    analyse(args)
+    if {"--help", "-h"} & set(args):
+        say(__doc__, end="")
+    else:
+        analyse(args)
 
 
 @one_line_errors()

@@ -3,9 +3,14 @@
     fedpriv evaluate outputs/visits target=1
     fedpriv evaluate outputs/visits target=1 ledger=clinic.jsonl population=tests
 
-Data set, network and seed are those of the run in the folder, and its model is a constant.
-The certificate is about the test population, whose budget a ledger keeps by itself. Noise comes
-from the operating system.
+    target=EPSILON             what all metrics together may cost each test person
+    bins=5                     of the probabilities, for calibration and AUC
+    most_loss=3                larger losses of a record count as this
+    ledger=FILE population=X   whose budget it is charged to
+
+Other words are settings of a run, such as `accountant.delta`. Data set, network and seed are those
+of the run in the folder, and its model is a constant. The certificate is about the test
+population, whose budget a ledger keeps by itself. Noise comes from the operating system.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from fedpriv.runs.stored_config import read_config
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import Experiment, build, build_resolved, resolved
 from fedpriv.settings.words import conf_dir
+from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import file_digest
 
 NUMBERS = {"target": "accountant.target", "bins": "algo.bins", "most_loss": "algo.most_loss"}
@@ -83,7 +89,10 @@ class Asked:
 
 def main(args: list[str]) -> None:
     """Release the metrics and print them."""
-    evaluate(args)
+    if {"--help", "-h"} & set(args):
+        say(__doc__, end="")
+    else:
+        evaluate(args)
 
 
 @one_line_errors()

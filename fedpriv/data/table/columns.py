@@ -91,7 +91,12 @@ class Columns(ReadingRules, DataSet):
         allowed = "the column that says whose record it is, or data.one_row_per_user=true"
         require(named, "data.user", self.user, allowed)
         listed = bool(self.silos) == (self.silo is not None)
-        require(listed, "data.silos", self.silos, "the names of all silos in column data.silo")
+        require(
+            listed,
+            "data.silos",
+            self.silos,
+            "the names of all silos in column data.silo, as in data.silos=[a,b]",
+        )
         held = self.silo is not None or self.user_scope == TABLE
         require(held, "data.user_scope", self.user_scope, "table, because there is no data.silo")
         fits = 1 <= self.users <= MOST_USERS
