@@ -25,7 +25,7 @@ import numpy as np
 
 from fedpriv.algorithms.parts import NORMAL, Estimate, Part, between, counted, ratio
 from fedpriv.algorithms.sums_of_parts import SumsOfParts
-from fedpriv.data.test_part import TestPart
+from fedpriv.data.test_records import TestRecords
 from fedpriv.errors import require
 from fedpriv.models.released import Released
 from fedpriv.models.scores import predicted, probabilities
@@ -156,7 +156,7 @@ class Evaluation(SumsOfParts):
         require(known, "data", f"{name} ({data.task.metric})", ways)
         fits = self.classes == classes_of(data)
         require(fits, "algo.classes", self.classes, f"{classes_of(data)}, of {name}")
-        return data if isinstance(data, TestPart) else TestPart(whole=data)
+        return data if isinstance(data, TestRecords) else TestRecords(whole=data)
 
     def model_of(self, model: Model) -> Model:
         assert self.weights is not None

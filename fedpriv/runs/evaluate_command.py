@@ -23,7 +23,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from fedpriv.algorithms.evaluation import classes_of
-from fedpriv.data.test_part import MOST_USERS
+from fedpriv.data.test_records import MOST_USERS
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.runs.folder import CONFIG
 from fedpriv.runs.loop import train

@@ -22,7 +22,7 @@ TRAINS_TOO = (
 
 
 @dataclass(frozen=True)
-class TestPart(DataSet):
+class TestRecords(DataSet):
     """The test records of another data set, with their owners where it knows them; else each record
     is taken as another person.
 
