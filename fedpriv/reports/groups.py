@@ -60,6 +60,11 @@ class Group:
         return known.source[:SHOWN], known.code[:SHOWN]
 
     @property
+    def untold(self) -> bool:
+        """Whether no test metric was told, rather than none found."""
+        return all(run.config.get("evaluation") == "none" for run in self.runs)
+
+    @property
     def empty_rounds(self) -> int:
         """Number of rounds of all runs that learned nothing."""
         return sum(len(run.status.empty_rounds) for run in self.runs)

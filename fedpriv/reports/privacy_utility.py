@@ -41,7 +41,14 @@ from fedpriv.reports.canvas import (
 )
 from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
 from fedpriv.reports.groups import Group, group_runs
-from fedpriv.reports.summary import GroupSummary, curve_table, curves, summarise, write_curves
+from fedpriv.reports.summary import (
+    UNTOLD,
+    GroupSummary,
+    curve_table,
+    curves,
+    summarise,
+    write_curves,
+)
 from fedpriv.settings.words import writing
 from fedpriv.util.printing import say
 
@@ -197,6 +204,9 @@ def _draw_utility(axis: Axes, curves: Sequence[GroupCurves]) -> None:
         label = f"{curve.name} ({n} seed{'s' * (n > 1)})"
         plot_band(axis, curve.curve.dropna(subset="mean"), label=label, **curve.line_style)
     _label_axes(axis, epsilon_curve.metric_name([curve.summary for curve in curves]))
+    if all(curve.summary.group.untold for curve in curves):
+        axis.set(xticks=[], yticks=[])
+        axis.text(0.5, 0.5, UNTOLD, fontsize=7, ha="center", transform=axis.transAxes)
     _legend_below(axis, *axis.get_legend_handles_labels(), ncol=2)
     axis.grid(alpha=0.3)
 

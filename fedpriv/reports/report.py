@@ -12,7 +12,7 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, alike_keyed, group_runs, short
 from fedpriv.reports.noted_table import NotedTable, tex
 from fedpriv.reports.selection_cost import Selection, find_selections
-from fedpriv.reports.summary import BestSetting, GroupSummary, best_settings, summarise
+from fedpriv.reports.summary import UNTOLD, BestSetting, GroupSummary, best_settings, summarise
 from fedpriv.runs.labels import RELEASED
 
 SUMMARY_COLUMNS = ("metric", "label", "mean", "sd", "n", "observer", "unit", "adjacency")
@@ -95,8 +95,7 @@ class Report(NotedTable):
             frame[key] = [_text(value) for value in frame[key]]
         metric = frame["metric"].iloc[0] if frame["metric"].nunique() == 1 else "metric"
         values = [
-            f"{mean:.4f}" + (f" ± {sd:.4f}" if n > 1 else "")
-            for mean, sd, n in frame[["mean", "sd", "n"]].values
+            UNTOLD if one.group.untold else _mean_and_deviation(one) for one in self.summaries
         ]
         frame.insert(frame.columns.get_loc("mean"), metric, values)  # type: ignore[arg-type]
         for name in EPSILON_COLUMNS:
@@ -225,6 +224,10 @@ def _column_names(keys: Sequence[str]) -> dict[str, str]:
 
 def _article(label: str) -> str:
     return label if label == RELEASED else f"a {label}, which no epsilon covers"
+
+
+def _mean_and_deviation(one: GroupSummary) -> str:
+    return f"{one.mean:.4f}" + (f" ± {one.sd:.4f}" if one.n > 1 else "")
 
 
 def _text(value: object) -> str:

@@ -18,6 +18,7 @@ from fedpriv.util.durable_files import replace_file
 
 Item = TypeVar("Item")
 NOT_COVERED = "not covered: chosen by the metric after looking at all of them"
+UNTOLD = "no test metric (evaluation=none)"
 LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
 
 

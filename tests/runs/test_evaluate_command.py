@@ -43,6 +43,9 @@ def test_a_training_may_tell_no_number_of_a_test_record(trained, tmp_path):
     assert not (trained / "utility.csv").exists()
     assert (tmp_path / "exact" / "utility.csv").exists()
     assert json.loads((trained / "bundle" / "bundle.json").read_text())["metrics"] == {}
+    row = run("table", str(trained), cwd=tmp_path)
+    assert "no test metric (evaluation=none)" in row.stdout
+    assert "nan" not in row.stdout
 
 
 def test_an_evaluation_leaves_its_table_and_charges_the_population_that_is_named(
