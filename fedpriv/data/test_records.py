@@ -33,6 +33,11 @@ class TestRecords(DataSet):
 
     whole: DataSet = field(kw_only=True)
 
+    natural_users = True
+    users_of_one_silo = True
+    numbers_are_public = False  # places of the names that are in the file
+    disjoint_test = True  # there are no other records
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.whole.shape
@@ -48,22 +53,6 @@ class TestRecords(DataSet):
     @property
     def text(self) -> bool:
         return self.whole.text
-
-    @property
-    def natural_users(self) -> bool:
-        return True
-
-    @property
-    def users_of_one_silo(self) -> bool:
-        return True
-
-    @property
-    def numbers_are_public(self) -> bool:
-        return False  # places of the names that are in the file
-
-    @property
-    def disjoint_test(self) -> bool:
-        return True  # there are no other records
 
     @property
     def user_is(self) -> str:

@@ -72,6 +72,13 @@ class Columns(ReadingRules, DataSet):
     outside: str = ACCEPT
     decimal: str | None = POINT
 
+    outputs = 1
+    task = Regression()
+    natural_users = True
+    disjoint_test = True  # there are no test records
+    numbers_are_public = False  # places of the names that are in the file
+    reading = Stage("reading the table row by row, within public bounds")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of(
@@ -111,14 +118,6 @@ class Columns(ReadingRules, DataSet):
         return (len(self._features),)
 
     @property
-    def outputs(self) -> int:
-        return 1
-
-    @property
-    def task(self) -> Regression:
-        return Regression()
-
-    @property
     def natural_silos(self) -> int | None:
         return None if self.silo is None else len(self.silos)
 
@@ -127,20 +126,8 @@ class Columns(ReadingRules, DataSet):
         return tuple(self.silos)
 
     @property
-    def natural_users(self) -> bool:
-        return True
-
-    @property
     def users_of_one_silo(self) -> bool:
         return self.one_row_per_user or self.user_scope == SILO
-
-    @property
-    def disjoint_test(self) -> bool:
-        return True  # there are no test records
-
-    @property
-    def numbers_are_public(self) -> bool:
-        return False  # places of the names that are in the file
 
     @property
     def user_is(self) -> str:
@@ -151,10 +138,6 @@ class Columns(ReadingRules, DataSet):
 
     def public_users(self, streams: Streams) -> int:
         return self.users
-
-    @property
-    def reading(self) -> Stage:
-        return Stage("reading the table row by row, within public bounds")
 
     def load(self, streams: Streams) -> Corpus:
         path = None if self.path is None else Path(self.root or "") / Path(self.path).expanduser()

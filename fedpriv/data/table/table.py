@@ -47,6 +47,10 @@ class Table(DescribedTable):
     filled: ClassVar[tuple[str, ...]] = ("training", "test")
     """Parts that need a record."""
 
+    natural_users = True
+    private_test = True
+    numbers_are_public = False  # places of the names that are in the file
+
     # What a run needs before records are read.
 
     @cached_property
@@ -106,24 +110,12 @@ class Table(DescribedTable):
         settings["path"] = path
         return SiteTable(**settings)
 
-    @property
-    def natural_users(self) -> bool:
-        return True
-
     def public_users(self, streams: Streams) -> int:
         return self.declared.n_users
 
     @property
     def disjoint_test(self) -> bool:
         return self.split == USER
-
-    @property
-    def private_test(self) -> bool:
-        return True
-
-    @property
-    def numbers_are_public(self) -> bool:
-        return False  # places of the names that are in the file
 
     @property
     def reading(self) -> Stage:
