@@ -91,16 +91,27 @@ class LocalOptimizer(ABC):
         unchanged."""
 
 
+class _OfTorch(LocalOptimizer):
+    """Checks the settings of torch's optimisers; all but two are fractions."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name == "eps":
+                allowed, ok = "a positive finite number", 0 < value < math.inf
+            elif name == "weight_decay":
+                allowed, ok = "a finite number of at least 0", 0 <= value < math.inf
+            else:
+                allowed, ok = "a number from 0 to below 1", 0 <= value < 1
+            require(ok, f"optimizer.{name}", value, allowed)
+
+
 @dataclass(frozen=True)
-class Sgd(LocalOptimizer):
+class Sgd(_OfTorch):
     """Stochastic gradient descent as torch.optim.SGD has it: v <- momentum v + g, w <- w - lr v,
     with weight_decay * w added to every gradient."""
 
     momentum: float = 0.0
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def plain(self) -> bool:
@@ -126,7 +137,7 @@ class Sgd(LocalOptimizer):
 
 
 @dataclass(frozen=True)
-class RmsProp(LocalOptimizer):
+class RmsProp(_OfTorch):
     """RMSprop as torch.optim.RMSprop has it: s <- alpha s + (1 - alpha) g^2, v <- momentum v + g /
     (sqrt(s) + eps), w <- w - lr v, with weight_decay * w added to every gradient (Hinton: lecture
     6e of Neural Networks, 2012)."""
@@ -135,9 +146,6 @@ class RmsProp(LocalOptimizer):
     eps: float = 1e-8
     momentum: float = 0.0
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -160,7 +168,7 @@ class RmsProp(LocalOptimizer):
 
 
 @dataclass(frozen=True)
-class Adam(LocalOptimizer):
+class Adam(_OfTorch):
     """Adam (Kingma, Ba: ICLR 2015, Algorithm 1) as torch.optim.Adam has it, with weight_decay * w
     added to every gradient. A user's bias correction follows the user's own number of steps."""
 
@@ -168,9 +176,6 @@ class Adam(LocalOptimizer):
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     slots = ("mean", "square")
     counters = ("steps",)
@@ -196,15 +201,3 @@ class Adam(LocalOptimizer):
 def _decayed(gradient: Tensor, active: Tensor, weight_decay: float) -> Tensor:
     """The gradient of the loss plus weight_decay / 2 |w|^2."""
     return gradient.add(active, alpha=weight_decay) if weight_decay else gradient
-
-
-def check_settings(optimizer: LocalOptimizer) -> None:
-    """Raise ConfigError for a setting out of range; all but two are fractions."""
-    for name, value in vars(optimizer).items():
-        if name == "eps":
-            allowed, ok = "a positive finite number", 0 < value < math.inf
-        elif name == "weight_decay":
-            allowed, ok = "a finite number of at least 0", 0 <= value < math.inf
-        else:
-            allowed, ok = "a number from 0 to below 1", 0 <= value < 1
-        require(ok, f"optimizer.{name}", value, allowed)
