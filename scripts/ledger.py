@@ -157,7 +157,8 @@ def ours(entry: Entry, number: Number) -> str:
         place = f"size=3, peers={number.what.split()[-2]}"
         counts = rows[(rows["place"] == place) & (rows["method"] == "with rollback")]["value"]
         return f"{counts.min():g} to {counts.max():g} in {len(counts)} runs"
-    where = {"method": "tau=40", "place": "algo.noise_multiplier=0.0005", "round": 40}
+    where: dict[str, object] = {"method": "tau=40", "metric": "train_loss", "round": 40}
+    where["place"] = "algo.noise_multiplier=0.0005"
     losses = rows[(rows[[*where]] == pd.Series(where)).all(axis=1)].groupby("settings")["value"]
     found = (f"{one.mean():.3f} ± {one.std():.3f}" for _, one in losses)
     return f"with steps 0.5, 1.5 and 4: {', '.join(found)}"

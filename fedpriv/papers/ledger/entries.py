@@ -103,6 +103,7 @@ class Replication:
         grid that it prints; empty: what a comparison judges chooses for it.
     tuning_seeds, seeds: the seeds that choose, and the others, which decide.
     comparisons: the claims.
+    drawn: metrics that the figure shows beside those that are compared.
     """
 
     experiment: str
@@ -110,12 +111,18 @@ class Replication:
     cases: Mapping[str, Case]
     seeds: Sequence[int]
     comparisons: Sequence[Comparison]
+    drawn: Sequence[str] = ()
     words: Sequence[str] = ()
     places: Sequence[str] = ()
     grids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     open: Sequence[str] = ()
     chosen_by: str = ""
     tuning_seeds: Sequence[int] = ()
+
+    @property
+    def metrics(self) -> list[str]:
+        """What is compared or drawn."""
+        return list(dict.fromkeys([*(one.metric for one in self.comparisons), *self.drawn]))
 
     def alternatives(self, question: str, method: str) -> list[list[str]]:
         """A method's alternative overrides."""

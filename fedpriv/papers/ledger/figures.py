@@ -57,7 +57,8 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
 def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> Figure:
     """A column for each place, or for each question where there is one place; rows for the rest."""
     questions = list(dict.fromkeys(table["question"]))
-    metrics = _metrics(entry, table)
+    run = entry.replication
+    metrics = run.metrics if run else list(dict.fromkeys(table["metric"]))
     places = sorted(set(table["panel"]), key=place_order)
     across = "panel" if len(places) > 1 else "question"
     columns = places if across == "panel" else questions
@@ -136,12 +137,6 @@ def _draw(axis: Axes, here: pd.DataFrame, *, scale: bool) -> None:
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axis.grid(alpha=0.3, lw=0.5)
     axis.tick_params(labelsize=7, which="both")
-
-
-def _metrics(entry: Entry, table: pd.DataFrame) -> list[str]:
-    if entry.replication is None:
-        return list(dict.fromkeys(table["metric"]))
-    return list(dict.fromkeys(one.metric for one in entry.replication.comparisons))
 
 
 def _unanswered(entry: Entry, question: str) -> bool:

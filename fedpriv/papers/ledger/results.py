@@ -135,7 +135,7 @@ def decide(entry: Entry, question: str, table: pd.DataFrame) -> list[Decision]:
 
 def shown(entry: Entry, table: pd.DataFrame) -> pd.DataFrame:
     """The deciding rows; of a tuned method, with the settings chosen for the first comparison of
-    each metric."""
+    each metric, or of all."""
     run = entry.replication
     rows = table[table["phase"] == DECIDING]
     if run is None:
@@ -144,7 +144,8 @@ def shown(entry: Entry, table: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for (question, method, metric), own in rows.groupby(["question", "method", "metric"]):
         here = table[(table["question"] == question) & (table["phase"] == TUNING)]
-        best = chosen(run, first[str(metric)], str(method), here)
+        one = first.get(str(metric), run.comparisons[0])
+        best = chosen(run, one, str(method), here)
         parts.append(own[own["place"].map(best) == own["settings"]] if best else own)
     return pd.concat(parts).loc[lambda found: found.index.sort_values()]
 

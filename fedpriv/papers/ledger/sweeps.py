@@ -16,7 +16,7 @@ import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.errors import FedprivError
-from fedpriv.papers.ledger.entries import Comparison, Replication, by_key, combinations
+from fedpriv.papers.ledger.entries import Replication, by_key, combinations
 from fedpriv.papers.ledger.results import AUTHORS, COLUMNS, DECIDING, TUNING, chosen
 from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.reports.finished_runs import Run, read_run, sweep_order
@@ -71,6 +71,7 @@ class _Method:
         judged = [
             one for one in run.judged(self.question) if self.method in (one.first, one.second)
         ]
+        judges = sorted({(one.metric, one.round) for one in judged})
         tried: dict[str, tuple[list[str], list[str]]] = {}  # words and keys, by settings
         for _ in range(EXTENSIONS):
             rows: list[Row] = []
@@ -81,7 +82,8 @@ class _Method:
                 for point in _points([*alternative, *grid]):
                     for one in self._sweep([*point, *run.places], run.tuning_seeds):
                         tried[_name(_values(one, keys))] = point, keys
-                        rows += self._tuning(one, keys, judged)
+                        chooses = [(run.chosen_by, one.rounds)] if run.chosen_by else judges
+                        rows += self._measured(one, keys, TUNING, chooses)
             table = pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
             best = [chosen(run, one, self.method, table) for one in judged]
             wider = grid if run.chosen_by else _extended(grid, best)
@@ -116,14 +118,6 @@ class _Method:
         keys = by_key(self.run.grid(self.question, self.method))
         return [f"{key}={OmegaConf.select(config, key):g}" for key in keys]
 
-    def _tuning(self, one: Run, keys: list[str], judged: Iterable[Comparison]) -> Iterator[Row]:
-        """The rows of a tuning run: of what chooses alone."""
-        chooses = {(each.metric, each.round) for each in judged}
-        if self.run.chosen_by:
-            chooses = {(self.run.chosen_by, one.rounds)}
-        for metric, round in sorted(chooses):
-            yield self._measured(one, keys, TUNING, metric, round)
-
     def _decisive(self, words: Sequence[str], keys: list[str], phase: str) -> Iterator[Row]:
         """The rows of runs on the deciding seeds: every metric at every round."""
         found = self._sweep(words, self.run.seeds)
@@ -131,28 +125,30 @@ class _Method:
         if len(found) < wanted:  # a mean over the others would flatter the method
             missing = wanted - len(found)
             raise FedprivError(f"{self._name}: {missing} of {wanted} deciding runs diverge")
-        metrics = sorted({one.metric for one in self.run.comparisons})
-        for one, metric in product(found, metrics):
-            for round in one.metrics["round"]:
-                yield self._measured(one, keys, phase, metric, int(round))
+        for one in found:
+            shown = product(sorted(self.run.metrics), one.metrics["round"])
+            yield from self._measured(one, keys, phase, shown)
 
-    def _measured(self, one: Run, keys: list[str], phase: str, metric: str, round: int) -> Row:
-        """A metric of a run at a round, where and how it was run, and its epsilons."""
+    def _measured(
+        self, one: Run, keys: list[str], phase: str, wanted: Iterable[tuple[str, int]]
+    ) -> Iterator[Row]:
+        """Metrics of a run at rounds, where and how it was run, and its epsilons."""
         observer = one.config["algo"].get("observer", one.status.observer)  # that the noise is for
         certified, claimed = one.final_epsilons(observer)
-        return {
+        values = one.metrics.set_index("round")
+        about = {
             "question": self.question,
             "phase": phase,
             "method": self.method,
             "place": _name(_values(one, _keys(self.run.places))),
             "settings": _name(_values(one, keys)),
             "seed": one.seed,
-            "round": round,
-            "metric": metric,
-            "value": float(one.metrics.set_index("round")[metric].loc[round]),
             "certified": certified,
             "claimed": claimed,
         }
+        for metric, round in wanted:
+            value = float(values[metric].loc[round])
+            yield {**about, "round": int(round), "metric": metric, "value": value}
 
     def _composed(self, words: Sequence[str]) -> list[DictConfig]:
         usual = [f"experiment={self.run.experiment}", *self.run.words]

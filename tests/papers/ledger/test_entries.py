@@ -298,13 +298,17 @@ def test_every_result_has_a_picture():
         assert all((PICTURES / name).stat().st_size > 10_000 for name in names)
 
 
-def test_rows_of_a_picture_say_which_question_they_answer(tmp_path):
-    entry = entries()["hu/fig7"]
-    table = results.read(results.path(entry.name, RESULTS))
-    figure = figures.draw(entry, table, tmp_path / "figure.png")
-    labels = [axis.get_ylabel() for axis in figure.axes]
-    asked = ["as in the paper", "equal certificates"]
-    assert [*filter(None, labels)] == [f"test accuracy\n{one}" for one in asked]
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("hu/fig3", ["training loss", "test accuracy"]),  # nothing compares the accuracy
+        ("hu/fig7", ["test accuracy\nas in the paper", "test accuracy\nequal certificates"]),
+    ],
+)
+def test_rows_of_a_picture_say_their_metric_and_which_question_they_answer(name, labels, tmp_path):
+    table = results.read(results.path(name, RESULTS))
+    figure = figures.draw(entries()[name], table, tmp_path / "figure.png")
+    assert [*filter(None, (axis.get_ylabel() for axis in figure.axes))] == labels
 
 
 def test_the_epsilons_that_are_drawn_end_where_those_of_the_runs_do():
