@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -28,12 +29,12 @@ from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.rates import Rates
 from fedpriv.errors import require
 from fedpriv.reports.audit_file import AUDIT, write_audit
-from fedpriv.reports.number_table import write_records
 from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
 from fedpriv.testing.premise import power_lines
 from fedpriv.util.consoles import HarmlessConsole
+from fedpriv.util.durable_files import replace_file
 from fedpriv.util.printing import say
 
 Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
@@ -152,7 +153,9 @@ def _number(value: float | None) -> str:
 def write(rows: list[AuditRow], folder: Path) -> None:
     """Write audit.csv and figure.png."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_records(folder / "audit.csv", [cells(row) for row in rows])
+    # Type object: a count stays whole beside a row without one.
+    table = pd.DataFrame([cells(row) for row in rows], dtype=object)
+    replace_file(folder / "audit.csv", table.to_csv(index=False, lineterminator="\n").encode())
     draw(rows, folder / "figure.png")
 
 
