@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import re
@@ -117,7 +116,7 @@ class Request:
         return shlex.join(["fedpriv", "compare", *args, *own])
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
         "fedpriv compare",
         description=(
@@ -126,7 +125,6 @@ def _parser() -> argparse.ArgumentParser:
             "  fedpriv compare algo=uldp_avg,uldp_sgd epsilon=2 seed=0..4 rounds=50\n"
             "  fedpriv compare algo=uldp_avg,uldp_sgd epsilon=2 --tune algo.global_lr=1,10,30"
         ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "words",

@@ -10,7 +10,6 @@ replicate`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
@@ -202,8 +201,7 @@ def main(words: list[str]) -> None:
 
     Raises FedprivError for a figure that does not exist or was not drawn.
     """
-    form = argparse.RawDescriptionHelpFormatter
-    parser = Parser("fedpriv reproduce", description=__doc__, formatter_class=form)
+    parser = Parser("fedpriv reproduce", description=__doc__)
     parser.add_argument("names", nargs="*", default=DEFAULT, help=", ".join(FIGURES))
     parser.add_argument("--profile", choices=("quick", "paper"), default="quick")
     parser.add_argument("--jobs", type=int, default=1, help="figures drawn at the same time")

@@ -25,8 +25,7 @@ from fedpriv.util.printing import say
 def main(words: list[str]) -> None:
     """Write the project that the command line names. Raises FedprivError for a folder that holds
     anything."""
-    form = argparse.RawDescriptionHelpFormatter
-    parser = Parser("fedpriv init", description=__doc__, formatter_class=form)
+    parser = Parser("fedpriv init", description=__doc__)
     parser.add_argument("folder", type=Path, help="a new or empty folder")
     parser.add_argument(
         "words",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from fedpriv.settings.words import Parser
@@ -15,8 +14,7 @@ def report_parser(command: str, description: str | None, *, out: str) -> Parser:
     description: for --help, printed as it is.
     out: help for --out.
     """
-    form = argparse.RawDescriptionHelpFormatter
-    parser = Parser(command, description=description, formatter_class=form)
+    parser = Parser(command, description=description)
     parser.add_argument("folders", nargs="+", type=Path, help="folders of runs or of sweeps")
     parser.add_argument("--out", type=Path, help=out)
     parser.add_argument(

@@ -219,11 +219,12 @@ def writing(out: Path) -> Iterator[None]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of flags that reports an error in one line. Numbers are written as in other
-    programs."""
+    """A parser of flags that reports an error in one line, and prints its description as it is.
+    Numbers are written as in other programs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(*args, formatter_class=form, **kwargs)
         self.register("type", int, lambda text: int(plain(text)))
         self.register("type", float, plain_number)
 

@@ -9,7 +9,6 @@ entries.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -36,8 +35,7 @@ def main(words: list[str]) -> None:
 
     Raises FedprivError for an entry that does not exist, or that has nothing to run.
     """
-    form = argparse.RawDescriptionHelpFormatter
-    parser = Parser("fedpriv replicate", description=__doc__, formatter_class=form)
+    parser = Parser("fedpriv replicate", description=__doc__)
     parser.add_argument("names", nargs="*", help="entries of the ledger")
     args = parser.parse_args(words)
     known = entries()

@@ -51,8 +51,7 @@ def main(words: list[str]) -> None:
 
 
 def _parser() -> Parser:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = Parser("fedpriv report", description=__doc__, formatter_class=form)
+    parser = Parser("fedpriv report", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="folder of a run or of a sweep")
     parser.add_argument(
         "--out", type=Path, help="page to write, .html (default: report.html in the folder)"
