@@ -42,6 +42,20 @@ def run(*words: str, cwd: Path) -> Done:
     return Done(code or 0, out.getvalue(), err.getvalue())
 
 
+def success(*words: str, cwd: Path) -> Done:
+    """`run`, of a command that has to end with exit code 0."""
+    done = run(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def refusal(*words: str, cwd: Path) -> str:
+    """The one line with which a command is refused, on stderr."""
+    done = run(*words, cwd=cwd)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    return done.stderr
+
+
 def run_child(*words: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
     """`fedpriv words` as a shell starts it, where the process itself is the subject."""
     command = [sys.executable, "-m", "fedpriv", *words]

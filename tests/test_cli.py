@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from command import run, run_child
+from command import run, run_child, success
 from safetensors.numpy import load_file
 
 import fedpriv
@@ -19,14 +19,12 @@ TINY = ["rounds=3", "algo.local_epochs=1", "allocator.n_users=8"]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    done = run(*TINY, "hydra.run.dir=out", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = success(*TINY, "hydra.run.dir=out", cwd=folder)
     return folder / "out", done
 
 
 def test_help_names_groups_components_and_examples(tmp_path):
-    done = run("--help", cwd=tmp_path)
-    assert done.returncode == 0
+    done = success("--help", cwd=tmp_path)
     assert run("help", cwd=tmp_path).stdout == done.stdout
     assert run("--version", cwd=tmp_path).stdout == f"fedpriv {fedpriv.__version__}\n"
     groups = (
@@ -68,8 +66,7 @@ def test_help_and_accounting_never_load_torch(tmp_path):
 
 
 def test_epsilon_prints_a_grid(tmp_path):
-    done = run("epsilon", "-m", "algo.noise_multiplier=5,10", "rounds=2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("epsilon", "-m", "algo.noise_multiplier=5,10", "rounds=2", cwd=tmp_path)
     rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if line.startswith("│")]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert [row[:4] for row in cells] == [["5", "2", "5", "user"], ["10", "2", "10", "user"]]
@@ -131,21 +128,19 @@ OBSERVERS = ("released model", "server", "silo", "user", "add/remove", "10.7255"
     ],
 )
 def test_what_a_command_prints(words, found, tmp_path):
-    done = run(*words.split(), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success(*words.split(), cwd=tmp_path)
     for text in found:
         assert text in done.stdout, done.stdout
 
 
 def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
-    done = run(
+    success(
         "rounds=9",
         "accountant.budget=1.4",
         "algo.local_epochs=1",
         "hydra.run.dir=out",
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
     epsilon = pd.read_csv(tmp_path / "out" / "epsilon.csv")
     certified = epsilon[(epsilon["observer"] == "released model") & (epsilon["method"] == "pld")][
         "certified"
@@ -159,7 +154,7 @@ def test_a_budget_ends_the_run_at_the_last_round_that_fits(tmp_path):
 
 
 def test_rounds_between_evaluations_still_train_and_time(tmp_path):
-    done = run(
+    success(
         "rounds=5",
         "evaluate_every=2",
         "checkpoint_every=3",
@@ -167,7 +162,6 @@ def test_rounds_between_evaluations_still_train_and_time(tmp_path):
         "hydra.run.dir=out",
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     assert list(pd.read_csv(out / "metrics.csv")["round"]) == [0, 2, 4, 5]
     assert list(pd.read_csv(out / "epsilon.csv")["round"].unique()) == [2, 4, 5]
@@ -177,8 +171,7 @@ def test_rounds_between_evaluations_still_train_and_time(tmp_path):
 
 
 def test_data_shows_and_draws_the_allocation(tmp_path):
-    done = run("data", "allocator.n_users=9", "--allocation", "drawn.png", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("data", "allocator.n_users=9", "--allocation", "drawn.png", cwd=tmp_path)
     assert "Picture: drawn.png" in done.stdout
     assert (tmp_path / "drawn.png").stat().st_size > 5000
 
@@ -264,8 +257,7 @@ def test_private_is_a_run_that_certifies_something(words, private, tmp_path):
     words = (*TINY, "rounds=1", "randomness=system", *words)
     models = []
     for name in ("one", "two"):
-        done = run(*words, f"hydra.run.dir={name}", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        success(*words, f"hydra.run.dir={name}", cwd=tmp_path)
         models.append((tmp_path / name / "model.safetensors").read_bytes())
     assert models[0] != models[1]
     epsilon = pd.read_csv(tmp_path / "one" / "epsilon.csv")
@@ -319,8 +311,7 @@ def test_jobs_of_different_modes_of_hydra_are_all_jobs_of_the_sweep(tmp_path):
         (tmp_path / f"conf/experiment/{mode}.yaml").write_text(text)
     words = "experiment=MULTIRUN,RUN", "rounds=1", "preset.n_users=4", "hydra.sweep.dir=out"
     for _ in range(2):
-        done = run(*words, "-m", "--config-dir=conf", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        success(*words, "-m", "--config-dir=conf", cwd=tmp_path)
     assert all((tmp_path / "out" / name / "model.safetensors").exists() for name in "01")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from command import run
+from command import run, success
 from dp_accounting import get_sigma_gaussian
 
 from fedpriv.audit.audit import CONFIDENCE
@@ -150,8 +150,7 @@ def test_contributions_that_share_one_bound_are_refused():
 
 def test_the_command_writes_one_schema_for_both_audits(tmp_path):
     words = ["algo=uldp_sgd", "algo.noise_multiplier=5", "rounds=1", "hydra.run.dir=here"]
-    done = run("audit", "--one-run", "--canaries=60", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("audit", "--one-run", "--canaries=60", *words, cwd=tmp_path)
     assert "certified ┃ claimed ┃ audited ┃ any" in done.stdout  # whole, in 80 columns
     assert "guesses about 60 canaries are right" in done.stdout
     table = pd.read_csv(tmp_path / "here" / "audit.csv")

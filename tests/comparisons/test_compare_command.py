@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from command import run
+from command import refusal, run, success
 from fake_runs import fake_run
 from interrupted import interrupted_in
 from scipy.stats import ttest_1samp, ttest_rel
@@ -31,8 +31,7 @@ def result(folder):
 
 def test_four_methods_with_five_seeds(tmp_path):
     four = "algo=uldp_avg,uldp_sgd,uldp_naive,uldp_group"
-    done = run("compare", four, "epsilon=2", "seed=0..4", *SMALL, "--folder=out", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("compare", four, "epsilon=2", "seed=0..4", *SMALL, "--folder=out", cwd=tmp_path)
     found = result(tmp_path / "out")
     methods = {one["method"]: one for one in found["methods"]}
     assert len(methods) == 4
@@ -94,12 +93,11 @@ def test_the_same_command_repeats_nothing_and_more_seeds_extend_it(tmp_path):
 
 
 def test_settings_are_chosen_by_other_seeds(tmp_path):
-    done = run(
+    success(
         *(*TWO, "seed=0..1", "--folder=out", "--tune", "algo.global_lr=0.001,5,10"),
         *("--tune", "uldp_avg:algo.local_lr=0.01,0.1", "--tuning-seeds=7..8"),
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
     found = result(tmp_path / "out")
     assert found["tuning_seeds"] == [7, 8]
     for method in found["methods"]:
@@ -123,8 +121,7 @@ def test_settings_are_chosen_by_other_seeds(tmp_path):
 def test_a_method_without_noise_is_a_line_without_privacy(tmp_path):
     """It may be the best; marks compare with the best private method."""
     words = ("compare", "algo=fedavg,uldp_avg", "epsilon=2", "seed=0..1", *SMALL, "--folder=out")
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success(*words, cwd=tmp_path)
     found = result(tmp_path / "out")
     lines = {one["method"]: one for one in found["methods"]}
     assert (
@@ -197,10 +194,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
     ],
 )
 def test_what_is_no_comparison_is_refused_in_one_line(words, says, tmp_path):
-    done = run("compare", "epsilon=2", *words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert says in refusal("compare", "epsilon=2", *words, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -219,8 +213,7 @@ def test_keys_with_several_values_make_methods():
 
 def test_a_tuned_key_may_change_the_noise(tmp_path):
     words = (*TWO, "seed=0..1", "--folder=out", "--tune=algo.user_rate=0.4,1", "--tuning-seeds=9")
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success(*words, cwd=tmp_path)
     noise = {}
     for method in result(tmp_path / "out")["methods"]:
         assert 2 - 1e-3 < method["certified"] <= 2

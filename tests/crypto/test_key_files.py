@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from command import run
+from command import refusal, run, success
 
 from fedpriv.crypto import keys_command
 from fedpriv.crypto.key_files import KeyFiles, key_path, read_key, read_roster, write_key
@@ -80,8 +80,7 @@ def test_a_key_under_which_anybody_signs_is_refused(tmp_path):
 
 
 def test_the_command_makes_shows_rotates_and_revokes(tmp_path):
-    done = run(*NEW, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success(*NEW, cwd=tmp_path)
     roster = Roster.read(tmp_path / "r.csv")
     assert set(roster.keys) == {"server", "silo0", "silo1"}
     files = KeyFiles("silo0", str(tmp_path / "k"), str(tmp_path / "r.csv"))
@@ -89,8 +88,7 @@ def test_the_command_makes_shows_rotates_and_revokes(tmp_path):
     assert first.verification_key.fingerprint in done.stdout
     assert first.raw.hex() not in done.stdout
 
-    done = run("keys", "rotate", "silo0", "--keys", "k", "--roster", "r.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success("keys", "rotate", "silo0", "--keys", "k", "--roster", "r.csv", cwd=tmp_path)
     second = files.identity().key
     assert second != first
     assert sorted(path.name for path in (tmp_path / "k").iterdir()) == [
@@ -143,10 +141,7 @@ def test_a_silo_makes_its_key_at_home(tmp_path):
 def test_what_cannot_be_done_changes_nothing(words, why, tmp_path):
     assert run(*NEW, cwd=tmp_path).returncode == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert why in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert why in refusal(*words, cwd=tmp_path)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
 
@@ -259,9 +254,7 @@ def test_one_of_two_who_make_the_same_key_is_refused(tmp_path, monkeypatch, caps
 
 def test_a_roster_that_links_to_itself_is_refused_in_one_line(tmp_path):
     (tmp_path / "r.csv").symlink_to("r.csv")
-    done = run("keys", "revoke", "a", "--roster", "r.csv", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    refusal("keys", "revoke", "a", "--roster", "r.csv", cwd=tmp_path)
 
 
 def test_new_keys_that_are_refused_leave_no_folder(tmp_path):

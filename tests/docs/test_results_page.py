@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command import run
+from command import success
 from page_blocks import ROOT
 
 from fedpriv.accountants.events import ENFORCED, status_of
@@ -54,10 +54,9 @@ def folders(tmp_path_factory, small_root):
     Path(small_root, "people.csv").write_text(csv_text(patients=150))
     for name, words in RUNS.items():
         small = [] if "rounds=2" in words else ["rounds=1"]
-        done = run(
+        success(
             *SMALL, *small, *words, f"data.root={small_root}", f"hydra.run.dir='{name}'", cwd=root
         )
-        assert done.returncode == 0, done.stderr
     return root
 
 
@@ -116,8 +115,7 @@ def test_files_columns_and_keys_are_those_of_the_page_and_have_labels(folders, n
 def test_an_analysis_leaves_the_table_of_the_page(tmp_path):
     (tmp_path / "people.csv").write_text(csv_text(patients=30))
     words = "analyse data.path=people.csv data.user=patient bounds.age=0,110"
-    done = run(*words.split(), "statistics=count", "target=1", "hydra.run.dir=out", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success(*words.split(), "statistics=count", "target=1", "hydra.run.dir=out", cwd=tmp_path)
     assert set(columns(tmp_path / "out", "statistics.csv")) == documented("statistics.csv")
 
 

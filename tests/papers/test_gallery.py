@@ -5,7 +5,7 @@ elsewhere.
 import json
 import re
 
-from command import run
+from command import run, success
 
 from fedpriv.errors import FedprivError
 from fedpriv.papers import gallery, reproduce
@@ -53,8 +53,7 @@ def test_the_command_writes_it(tmp_path, monkeypatch):
         (folder / "figure.png").write_bytes(b"png")
 
     monkeypatch.setitem(reproduce.FIGURES, "uldp_fl/fig2", make)
-    done = run("reproduce", "uldp_fl/fig2", "--profile", "paper", cwd=tmp_path)
-    assert done.returncode == 0
+    done = success("reproduce", "uldp_fl/fig2", "--profile", "paper", cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == "outputs/figures/index.html"
     [about] = (tmp_path / "outputs").rglob("about.json")
     facts = json.loads(about.read_text())
@@ -75,6 +74,5 @@ def test_all_names_every_figure(tmp_path, monkeypatch):
 
     made = {name: failing(name) for name in reproduce.FIGURES}
     monkeypatch.setattr(reproduce, "FIGURES", made)
-    done = run("reproduce", "all", cwd=tmp_path)
-    assert done.returncode == 2
+    assert run("reproduce", "all", cwd=tmp_path).returncode == 2
     assert asked == [*made]

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from command import run
+from command import refusal, run, success
 
 from fedpriv.errors import ConfigError
 from fedpriv.projects.own_method import OwnMethod
@@ -16,8 +16,7 @@ RUN = ["--config-dir", "conf", "data=patients", "rounds=2"]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made") / "mine"
-    done = run("init", str(folder), "--method", "--model", cwd=folder.parent)
-    assert done.returncode == 0, done.stderr
+    success("init", str(folder), "--method", "--model", cwd=folder.parent)
     return folder
 
 
@@ -71,9 +70,8 @@ def test_the_readme_names_every_file(project):
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    done = run("init", "mine", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "fedpriv: mine: is not empty; name a new folder\n"
+    line = refusal("init", "mine", cwd=tmp_path)
+    assert line == "fedpriv: mine: is not empty; name a new folder\n"
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     (tmp_path / "file").write_text("")
     assert run("init", "file", cwd=tmp_path).returncode == 2

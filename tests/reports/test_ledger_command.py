@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from command import run
+from command import refusal, run
 from dp_accounting import get_epsilon_gaussian
 from runs import experiment
 
@@ -84,8 +84,7 @@ def test_check_says_what_has_changed_and_show_what_a_copy_tells(ledger, tmp_path
     copy.write_bytes(ledger.path.read_bytes())
     copy.chmod(0o600)
     assert run("ledger", "show", str(copy), cwd=tmp_path).returncode == 0
-    done = run("ledger", "check", str(copy), cwd=tmp_path)
-    assert (done.returncode, "without its counter" in done.stderr) == (2, True)
+    assert "without its counter" in refusal("ledger", "check", str(copy), cwd=tmp_path)
     ledger.path.write_bytes(ledger.path.read_bytes().replace(b",2.0,", b",9.0,"))
     assert "was altered: line 2" in ledger("show").stderr
     assert "not as it was last used" in ledger("check").stderr
@@ -116,6 +115,5 @@ def test_a_wrong_word_is_one_line(words, why, ledger):
 )
 def test_a_ledger_that_makes_no_sense_is_not_made(word, tmp_path):
     words = ("--population=p:user:3", "--population=q:record:3", word)
-    done = run("ledger", "init", "new.jsonl", *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    refusal("ledger", "init", "new.jsonl", *words, cwd=tmp_path)
     assert not (tmp_path / "new.jsonl").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import run
+from command import refusal, run, success
 from dp_accounting import get_epsilon_gaussian
 from interrupted import Death, watched
 from new_ledgers import new_ledger
@@ -285,10 +285,8 @@ def test_a_folder_chooses_no_ledger(path, tmp_path):
     folder = tmp_path / "run"
     words = (*WORDS, "rounds=2", f"ledger={path}", f"hydra.run.dir={folder}")
     assert run(*words, cwd=tmp_path).returncode == 0
-    done = run(f"resume={folder}", "rounds=3", cwd=tmp_path)
-    assert (done.returncode, "a folder chooses no place" in done.stderr) == (2, True)
-    done = run(f"resume={folder}", "rounds=3", f"ledger={path}", cwd=tmp_path)
-    assert done.returncode == 0
+    assert "a folder chooses no place" in refusal(f"resume={folder}", "rounds=3", cwd=tmp_path)
+    success(f"resume={folder}", "rounds=3", f"ledger={path}", cwd=tmp_path)
     assert rounds(path) == [2, 1]
 
 
@@ -305,6 +303,5 @@ def test_a_real_process_is_killed_and_resumed(path, tmp_path):
         process.send_signal(signal.SIGKILL)
     [paid] = rounds(path)
     assert 20 <= paid <= attempts(folder).total() + 20
-    done = run(f"resume={folder}", f"ledger={path}", "quiet=true", cwd=tmp_path)
-    assert done.returncode == 0
+    success(f"resume={folder}", f"ledger={path}", "quiet=true", cwd=tmp_path)
     assert 400 <= attempts(folder).total() <= sum(rounds(path)) < attempts(folder).total() + 20

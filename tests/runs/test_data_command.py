@@ -2,7 +2,7 @@
 
 import re
 
-from command import run
+from command import success
 
 from fedpriv.projects.patients import csv_text
 
@@ -10,8 +10,7 @@ from fedpriv.projects.patients import csv_text
 def test_no_sentence_is_repeated(tmp_path):
     (tmp_path / "visits.csv").write_text(csv_text(patients=60))
     words = ["data.path=visits.csv", "data.label=died", "data.user=patient", "data.silo=hospital"]
-    done = run("data", "data=table", *words, "data.missing=fill", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("data", "data=table", *words, "data.missing=fill", cwd=tmp_path)
     parts = [
         part.strip()
         for line in done.stdout.splitlines()

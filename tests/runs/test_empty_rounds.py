@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command import run
+from command import run, success
 from fake_runs import read_status
 
 from fedpriv.runs.folder import RunFolder
@@ -12,8 +12,7 @@ BASE = ("data=breast_cancer", "preset.n_users=8", "preset.local_epochs=1", "pres
 
 
 def trained(tmp_path, *words, name="run"):
-    done = run(*BASE, *words, f"hydra.run.dir={tmp_path / name}", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success(*BASE, *words, f"hydra.run.dir={tmp_path / name}", cwd=tmp_path)
     return tmp_path / name, done
 
 
@@ -61,8 +60,7 @@ def test_one_pass_ends_where_the_records_do(aggregation, tmp_path):
 def test_a_resumed_pass_ends_where_the_records_do(tmp_path):
     folder, _ = trained(tmp_path, "algo=prox_sgd", "rounds=3")
     epsilons = (folder / "epsilon.csv").read_text().splitlines()[-3:]
-    done = run(f"resume={folder}", "rounds=6", cwd=tmp_path)
-    assert done.returncode == 0
+    success(f"resume={folder}", "rounds=6", cwd=tmp_path)
     assert "one pass is over" in read_status(folder)["reason"]
     assert len(contributions(folder)) == 3
     assert (folder / "epsilon.csv").read_text().splitlines()[-3:] == epsilons

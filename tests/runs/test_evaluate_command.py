@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 import pytest
-from command import run
+from command import run, success
 from interrupted import Death, dies_in
 from new_ledgers import new_ledger
 from omegaconf import OmegaConf
@@ -131,7 +131,6 @@ def test_refused_in_one_line(trained_by, words, line, tmp_path):
 def test_the_command_line(trained, tmp_path):
     done = run("evaluate", "nowhere", "target=1", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    done = run("evaluate", str(trained), "target=1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success("evaluate", str(trained), "target=1", cwd=tmp_path)
     assert "accuracy" in done.stdout
     assert [*tmp_path.glob("outputs/evaluations/*/statistics.csv")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import run
+from command import refusal, run, success
 
 import fedpriv
 from fedpriv.errors import FedprivError
@@ -64,10 +64,9 @@ def change(folder, key, value):
 @pytest.mark.parametrize("target", ["theirs.evil.X", "evil.X"])
 def test_a_resumed_folder_imports_nothing_of_its_own(command, group, target, theirs, marker):
     change(theirs, f"{group}._target_", target)
-    done = run(*command, f"resume={theirs}", cwd=theirs.parent)
-    assert done.returncode == 2
-    assert f"{group}._target_={target}" in done.stderr
-    assert "--trust-code" in done.stderr
+    line = refusal(*command, f"resume={theirs}", cwd=theirs.parent)
+    assert f"{group}._target_={target}" in line
+    assert "--trust-code" in line
     assert not marker.exists()
 
 
@@ -93,14 +92,11 @@ def test_the_user_may_trust_a_folder(theirs, marker):
     words = (f"resume={theirs}", "rounds=2")
     assert run(*words, cwd=theirs.parent).returncode == 2
     assert run("epsilon", *words, "--trust-code", cwd=theirs.parent).returncode == 0
-    done = run(*words, "--trust-code", cwd=theirs.parent)
-    assert done.returncode == 0, done.stderr
+    success(*words, "--trust-code", cwd=theirs.parent)
 
 
 def test_trust_is_only_said_about_a_stored_folder(tmp_path):
-    done = run("--trust-code", "rounds=1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--trust-code" in done.stderr
+    assert "--trust-code" in refusal("--trust-code", "rounds=1", cwd=tmp_path)
 
 
 RAY = {"_target_": "fedpriv.engines.ray.RayEngine"}
@@ -122,9 +118,9 @@ def test_a_resumed_folder_does_not_choose_where_to_connect_or_whose_keys_sign(
 ):
     """Ray unpickles what its cluster sends, and a tracker sends what it is given."""
     change(theirs, group, own)
-    done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
-    assert done.returncode == 2
-    assert f"{group}.{key}={own[key]}: null, unless --trust-code" in done.stderr
+    assert f"{group}.{key}={own[key]}: null, unless --trust-code" in refusal(
+        f"resume={theirs}", "rounds=2", cwd=theirs.parent
+    )
 
 
 def test_stored_settings_are_not_computed(theirs, monkeypatch):
@@ -145,9 +141,7 @@ def test_a_resumed_run_does_not_write_through_links(name, hard, theirs):
     (theirs / name).unlink(missing_ok=True)
     link = Path.hardlink_to if hard else Path.symlink_to
     link(theirs / name, victim)
-    done = run(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
-    assert done.returncode == 2
-    assert f"{theirs / name}" in done.stderr
+    assert f"{theirs / name}" in refusal(f"resume={theirs}", "rounds=2", cwd=theirs.parent)
     assert victim.read_text() == "round,time\nkeep\n"
 
 
@@ -174,10 +168,9 @@ def test_errors_control_no_terminal(tmp_path, honest):
     """A name with an escape sequence could rewrite what the terminal shows."""
     folder = Path(shutil.copytree(honest, tmp_path / "theirs\x1b[2J"))
     change(folder, "seed", "\x1b]0;title\x07")
-    done = run(f"resume={folder}", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "\x1b" not in done.stderr
-    assert "\\x1b[2J" in done.stderr
+    line = refusal(f"resume={folder}", cwd=tmp_path)
+    assert "\x1b" not in line
+    assert "\\x1b[2J" in line
 
 
 def test_an_installed_package_may_declare_its_classes(theirs, tmp_path, monkeypatch):
@@ -195,8 +188,7 @@ def test_an_installed_package_may_declare_its_classes(theirs, tmp_path, monkeypa
     (site / "declared-1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(site))
     change(theirs, "tracker._target_", "declared.Own")
-    done = run("epsilon", f"resume={theirs}", cwd=theirs.parent)
-    assert done.returncode == 0, done.stderr
+    success("epsilon", f"resume={theirs}", cwd=theirs.parent)
 
 
 def test_python_refuses_the_same_folders(theirs, marker):

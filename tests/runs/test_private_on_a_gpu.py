@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from command import run
+from command import run, success
 from fake_runs import read_status
 from interrupted import WORDS, Death, dies_in, run_or_resume
 from runs import experiment
@@ -45,8 +45,7 @@ def test_a_run_keeps_the_devices_of_its_earlier_rounds(tmp_path):
     kept = Checkpoint.read(folder / CHECKPOINT)
     on_a_gpu = replace(kept, identity={**kept.identity, "devices": "cuda"})
     (folder / CHECKPOINT).write_bytes(on_a_gpu.packed())
-    done = run(f"resume={folder}", "rounds=2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success(f"resume={folder}", "rounds=2", cwd=tmp_path)
     status = read_status(folder)
     assert status["devices"] == ["cpu", "cuda"]
     assert ON_A_GPU in status["not_covered"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command import run
+from command import success
 from safetensors.numpy import load_file
 
 from fedpriv.runs.folder import RunFolder
@@ -47,8 +47,7 @@ resumed."""
 
 
 def train(*words, cwd):
-    done = run(*words, cwd=cwd)
-    assert done.returncode == 0, done.stderr
+    success(*words, cwd=cwd)
 
 
 @pytest.fixture(scope="module", params=REMEMBERED)

@@ -4,7 +4,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from command import run
+from command import refusal
 from runs import experiment
 
 from fedpriv.aggregation.private_weighting import server
@@ -110,9 +110,7 @@ def test_a_wrong_key_is_one_line(change, why, files):
 
 def test_no_run_begins_without_a_key(files):
     CHANGES["missing"](files)
-    done = run("data=breast_cancer", *WORDS, *words_of(files), cwd=files)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    refusal("data=breast_cancer", *WORDS, *words_of(files), cwd=files)
     assert not (files / "outputs").exists()
 
 

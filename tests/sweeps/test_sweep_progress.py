@@ -4,7 +4,7 @@ import re
 from unittest.mock import patch
 
 import pytest
-from command import run
+from command import run, success
 from interrupted import interrupted_in
 
 from fedpriv.sweeps import progress
@@ -16,8 +16,7 @@ WORDS = ("-m", "seed=0..1", "rounds=2", "preset.local_epochs=1", "preset.n_users
 @pytest.mark.parametrize("launcher", ["basic", "side_by_side"])
 def test_a_sweep_has_one_line_a_run(launcher, tmp_path):
     words = (*WORDS, f"hydra/launcher={launcher}", "hydra.sweep.dir=out")
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = success(*words, cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if re.match(r"\d/2  ", line)]
     assert len(lines) == 2
     assert re.match(r"1/2  seed=0: accuracy 0\.\d{4}, epsilon 1\.061", lines[0])
@@ -41,8 +40,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(launcher, tmp_path):
     )
     folder = re.fullmatch(said, last)
     assert folder, last
-    again = run(*words, f"hydra.sweep.dir={folder[1]}", cwd=tmp_path)
-    assert again.returncode == 0
+    again = success(*words, f"hydra.sweep.dir={folder[1]}", cwd=tmp_path)
     assert "2 done" in again.stdout
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from command import run
+from command import success
 from torch import nn
 
 from fedpriv.errors import ConfigError
@@ -117,5 +117,4 @@ def test_the_character_network_trains_under_methods_of_records(method, tmp_path)
     words = ("data=shakespeare", f"data.root={tmp_path}", "model.hidden=3", "model.embedding=2")
     words += ("allocator.n_users=4", "allocator.n_silos=2", "rounds=1", "accountant=rdp")
     steps = ("algo.local_steps=2",) if method in ("local_sgd", "dp_erm") else ()
-    done = run(f"algo={method}", *words, *steps, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    success(f"algo={method}", *words, *steps, cwd=tmp_path)
