@@ -223,8 +223,8 @@ class Parser(argparse.ArgumentParser):
     Numbers are written as in other programs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        form = argparse.RawDescriptionHelpFormatter
-        super().__init__(*args, formatter_class=form, **kwargs)
+        super().__init__(*args, **kwargs)
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
         self.register("type", int, lambda text: int(plain(text)))
         self.register("type", float, plain_number)
 
