@@ -128,7 +128,7 @@ class LedgerCharge:
         try:
             with DataLedger(self.path) as ledger:
                 ledger.add(settle_entry(self.run, self.started))
-                self.write(ledger.balance)
+            self.write(ledger.balance)
         except (FedprivError, OSError) as error:
             LOGGER.warning("%s: all planned rounds stay charged (%s)", self.path, error)
 

@@ -36,6 +36,7 @@ class LockedLines(AbstractContextManager["LockedLines"]):
         """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_AS_IT_IS | NO_LINKS
         self.path = path
+        self._others_wait = wait
         with ExitStack() as opened:
             handle = os.open(path, flags, mode)
             self._file: BinaryIO = opened.enter_context(open(handle, "a+b", buffering=0))
@@ -75,4 +76,7 @@ class LockedLines(AbstractContextManager["LockedLines"]):
         about = os.fstat(self._file.fileno())
         if not (self.path.exists() and os.path.samestat(self.path.stat(), about)):
             raise ValueError(f"{self.path} was deleted or replaced during the run")
-        fsync(self._file)
+        if self._others_wait:  # runs in lock step could not go on while this one waits for them
+            os.fsync(self._file.fileno())
+        else:
+            fsync(self._file)
