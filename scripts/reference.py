@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from fedpriv.settings.experiment import GROUPS, RunOptions
+from fedpriv.settings.experiment import GROUPS
+from fedpriv.settings.run_options import RunOptions
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"

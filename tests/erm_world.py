@@ -20,7 +20,8 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.models.bounded_linear import BoundedLinear
 from fedpriv.models.tasks import Classification, ConvexLoss
 from fedpriv.runtime import prepare
-from fedpriv.settings.experiment import Experiment, RunOptions
+from fedpriv.settings.experiment import Experiment
+from fedpriv.settings.run_options import RunOptions
 from fedpriv.trackers.base import Tracker
 from fedpriv.training.optimizers import Sgd
 

@@ -30,6 +30,7 @@ class Planner:
 
     target: the noise is solved for it; None: the noise is the method's.
     noise: name of a query: its noise multiplier, where it is solved already; empty: it is not.
+    assumptions: what every certificate rests on besides.
     """
 
     algo: Algorithm
@@ -39,6 +40,7 @@ class Planner:
     streams: Streams
     target: EpsilonTarget | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
 
     def draft(self, federation: Federation) -> Plan:
         """The plan with the mechanisms as configured, checked as far as `federation` is known.
@@ -104,10 +106,11 @@ class Planner:
             name: self._parameters(name, mechanism, federation, aggregation)
             for name, mechanism in mechanisms.items()
         }
+        trust = complete(aggregation)
         plan = Plan(
             federation,
             query_parameters,
-            complete(aggregation),
+            replace(trust, assumptions=(*trust.assumptions, *self.assumptions)),
             self.streams,
             self.optimizer,
             authors=others(aggregation),

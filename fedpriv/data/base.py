@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from fedpriv.util.streams import Streams
 
 
+EXACT_TESTS = (
+    "test records belong to persons too: the metrics on them are exact, and no epsilon covers "
+    "persons in the test part"
+)
+"""Holds of a run that publishes metrics on them (`evaluation=exact`)."""
+
+
 @dataclass(frozen=True)
 class Records:
     """n records in a fixed public order.

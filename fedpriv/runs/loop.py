@@ -90,6 +90,8 @@ def train(
         with garbage_kept():
             run = prepare(experiment, arrays, roster=folder.roster, charged=True)
         prepared = stack.enter_context(run)
+        if options.private is not None:
+            _require_private(experiment, prepared)
         if saved is not None:
             prepared.facts.identity.require_unchanged(path, saved.identity, kept)
         if journal is None:
@@ -170,6 +172,16 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
         LOGGER.error("failed: %s", error, exc_info=True)
         folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
         raise
+
+
+def _require_private(experiment: Experiment, prepared: PreparedRun) -> None:
+    """Raise ConfigError where `private=all` cannot be kept, although the settings allow it."""
+    ledger = Ledger(experiment.accountant)
+    ledger.record(events_of(prepared.queries(1)))
+    device = prepared.facts.device
+    private = is_private(experiment, prepared, ledger.rows(1), [device])
+    allowed = f"null: there is no enforced certificate of what is released, on {device}"
+    require(private, "private", experiment.options.private, allowed)
 
 
 def is_private(

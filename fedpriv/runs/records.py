@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -28,7 +27,8 @@ from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, STATISTICS, TIMINGS, TRAFFIC, UTILITY
 from fedpriv.runtime import PreparedRun, RoundResult
 from fedpriv.runtime.utility import utility_rows
-from fedpriv.settings.experiment import Experiment, RunOptions
+from fedpriv.settings.experiment import Experiment
+from fedpriv.settings.run_options import RunOptions
 from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.logs import LOGGER
 from fedpriv.util.source_commit import source_commit
@@ -36,12 +36,6 @@ from fedpriv.util.stopwatch import Stopwatch
 
 PHASES = ("plan", "accounting", "local_training", "aggregation", "global_update", "evaluation")
 
-ALWAYS_UNCOVERED = (
-    "hyper-parameters chosen on private data are not accounted",
-    "choosing a round or a run by its metrics is not accounted",
-    "diagnostics are not private: see labels, for the columns of metrics.csv among others",
-)
-SPLIT_AND_SCALING = "splits, scaling and sub-sampling of the data set are not accounted"
 ON_A_GPU = (
     "rounding on a GPU: the last bits of what one unit adds can change when other units come or go"
 )
@@ -351,17 +345,8 @@ class RunRecords:
     @property
     def _not_covered(self) -> list[str]:
         """What no epsilon of the run covers."""
-        exp = self.experiment
-        seeded = (
-            "noise and sampling come from a seed, so this model is NOT private; "
-            "randomness=system draws them from the operating system"
-        )
-        reading = exp.data.reading.users.users  # a stage without a bound has looked at all records
-        split = [] if math.isfinite(reading) else [SPLIT_AND_SCALING]
-        not_covered = [*split, *ALWAYS_UNCOVERED, *exp.data.not_covered, *exp.allocator.not_covered]
-        not_covered += [text for text in exp.data.read_without_noise if text not in not_covered]
-        not_covered += [] if self.options.system else [seeded]
-        return not_covered + ([ON_A_GPU] if beyond_processors(self.devices) else [])
+        on_gpu = [ON_A_GPU] if beyond_processors(self.devices) else []
+        return [*self.experiment.not_covered, *on_gpu]
 
     def _write_opening_status(self, tracker: str) -> None:
         exp = self.experiment

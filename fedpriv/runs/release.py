@@ -36,13 +36,32 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
     rounds = [prepared.queries(number) for number in range(1, last + 1)]
     own = _own_models(experiment.algo) and not experiment.algo.keeps_released
-    return run_labels(
+    labels = run_labels(
         main=prepared.evaluation.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
         certified=_certified(rounds),
         kept=own and any(query.asked.stateful for queries in rounds for query in queries),
         private=experiment.data.private_test,
     )
+    parts = _bundle_labels(experiment, prepared.facts.encoding, labels)
+    if not any(label.startswith(DIAGNOSTIC) for label in parts.values()):
+        labels |= dict.fromkeys(("bundle/bundle.json", "bundle/README.md"), RELEASED)
+    return labels
+
+
+def _bundle_labels(
+    experiment: Experiment, encoding: Encoding | None, labels: Labels
+) -> dict[str, str]:
+    """The label of each part of a bundle, from those of the run."""
+    columns = labels[METRICS]
+    assert isinstance(columns, dict)
+    exact = experiment.options.evaluation == "exact"
+    return {
+        "weights": str(labels["model.safetensors"]),
+        "network, certificate": RELEASED,
+        **({"metrics": columns[experiment.data.task.metric]} if exact else {}),
+        **_of_the_encoding(encoding),
+    }
 
 
 def _own_models(algo: Algorithm) -> bool:
@@ -113,12 +132,7 @@ def bundle_of(
             "delta": str(experiment.accountant.delta),
         },
         not_covered=not_covered,
-        labels={
-            "weights": str(labels["model.safetensors"]),
-            "network, certificate": RELEASED,
-            "metrics": columns[main],
-            **_of_the_encoding(encoding),
-        },
+        labels=_bundle_labels(experiment, encoding, labels),
         unsaved=unsaved,
         table=None if encoding is None else encoding.tree(),
         network=network,

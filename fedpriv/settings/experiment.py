@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -29,7 +28,7 @@ from fedpriv.aggregation.epsilon_target import EpsilonTarget, require_solvable, 
 from fedpriv.aggregation.planner import Planner
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.data.allocate import Allocator
-from fedpriv.data.base import DataSet
+from fedpriv.data.base import EXACT_TESTS, DataSet
 from fedpriv.data.stability import UNSTATED
 from fedpriv.engines.base import Engine
 from fedpriv.errors import ConfigError, require
@@ -45,64 +44,19 @@ from fedpriv.settings.keys import (
     typed,
     unknown_key,
 )
+from fedpriv.settings.run_options import (
+    ALL,
+    ALWAYS_UNCOVERED,
+    CHOSEN,
+    SEEDED,
+    SPLIT_AND_SCALING,
+    WITH_ALL,
+    RunOptions,
+)
 from fedpriv.trackers.base import Tracker
-from fedpriv.training.description import TRAINERS, Execution
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.installed import how_to_install, others
 from fedpriv.util.streams import Streams
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Top-level keys that belong to no group."""
-
-    rounds: int
-    seed: int
-    device: str
-    resume: str | None
-    randomness: str
-    evaluate_every: int
-    evaluate_training: bool
-    checkpoint_every: int
-    optimum: float | None = None
-    quiet: bool = False
-    evaluation: str = "exact"
-    references: bool = True
-    trainer: str = "auto"
-    workers: int = 1
-    ledger: str | None = None
-    population: str | None = None
-
-    def __post_init__(self) -> None:
-        for key in ("rounds", "evaluate_every", "checkpoint_every"):
-            require(getattr(self, key) >= 1, key, getattr(self, key), "a positive number of rounds")
-        require(self.seed >= 0, "seed", self.seed, "zero or a positive integer")
-        evaluated = self.optimum is None or self.evaluate_training
-        require(evaluated, "optimum", self.optimum, "null, unless evaluate_training=true")
-        known = self.evaluation in ("exact", "none")
-        require(known, "evaluation", self.evaluation, "exact or none")
-        named = self.randomness in ("simulation", "system")
-        require(named, "randomness", self.randomness, "simulation or system")
-        known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
-        require(known, "device", self.device, "auto, cpu, cuda or cuda:<number>")
-        require(self.trainer in TRAINERS, "trainer", self.trainer, ", ".join(TRAINERS))
-        real = self.ledger is None or self.system or self.resume is not None
-        allowed = "null for a simulation; a ledger is of persons: randomness=system"
-        require(real, "ledger", self.ledger, allowed)
-        named = self.population is None or self.ledger is not None
-        require(named, "population", self.population, "null, unless ledger=FILE has populations")
-        require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
-
-    @property
-    def system(self) -> bool:
-        """Whether noise and samples come from the operating system (not repeatable)."""
-        return self.randomness == "system"
-
-    @property
-    def execution(self) -> Execution:
-        """How local training is computed."""
-        return Execution(self.trainer, self.workers)
-
 
 GROUPS = {
     "data": DataSet,
@@ -173,6 +127,28 @@ class Experiment:
         single = budget is None or not self.algo.contributors.budgets
         require(single, "accountant.budget", budget, each)
         self.planner.draft(self.federation)
+        if self.options.private is not None:
+            name = type(self.tracker).__name__.lower()
+            require(type(self.tracker) is Tracker, "tracker", name, f"none {WITH_ALL}")
+            for text in self.not_covered:
+                raise ConfigError("private", ALL, f"null, because no epsilon covers: {text}")
+
+    @cached_property
+    def not_covered(self) -> tuple[str, ...]:
+        """What no epsilon of a run covers. With `private=all` nothing is left: choices rest on
+        `CHOSEN`, no exact metric is computed, and diagnostics are no part of the bundle."""
+        data, options = self.data, self.options
+        split = math.isfinite(data.reading.users.users)  # without a bound it looks at all records
+        exact = options.evaluation == "exact"
+        found = [
+            *([] if split else [SPLIT_AND_SCALING]),
+            *([] if options.private else ALWAYS_UNCOVERED),
+            *(text for text in data.not_covered if exact or text != EXACT_TESTS),
+            *self.allocator.not_covered,
+            *data.read_without_noise,
+            *([] if options.system else [SEEDED]),
+        ]
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def planner(self) -> Planner:
@@ -185,6 +161,7 @@ class Experiment:
             self.streams,
             self.epsilon_target,
             self.noise,
+            () if self.options.private is None else (CHOSEN,),
         )
 
     @property

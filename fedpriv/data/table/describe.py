@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.data.base import Records
+from fedpriv.data.base import EXACT_TESTS, Records
 from fedpriv.data.table.schema import Category, Number, Schema, date_of
 from fedpriv.data.table.settings import SILO, TableSettings
 
@@ -108,11 +108,7 @@ class DescribedTable(TableSettings):
                 self.test is None and self.split == "record",
                 "data.split=record: a person may have training and test records",
             ),
-            (
-                True,
-                "test records belong to persons too: the metrics on them are exact, and no epsilon "
-                "covers persons in the test part",
-            ),
+            (True, EXACT_TESTS),
             (
                 self.similar_ids == "merge",
                 "data.similar_ids=merge: two persons whose names are alike count as one user, and "

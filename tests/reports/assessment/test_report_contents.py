@@ -28,7 +28,7 @@ from fedpriv.reports.assessment.contents import (
 from fedpriv.reports.assessment.page import page
 from fedpriv.reports.assessment.plain_words import GLOSSES, guess
 from fedpriv.reports.audit_file import write_audit
-from fedpriv.runs.records import ALWAYS_UNCOVERED
+from fedpriv.settings.run_options import ALWAYS_UNCOVERED
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
 SMALL = ["rounds=2", "preset.local_epochs=1", "quiet=true"]
