@@ -33,6 +33,7 @@ from fedpriv.data.table.read import given_frame
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
+from fedpriv.reports.released_choice import release_choices
 from fedpriv.reports.report import Report
 from fedpriv.runs.analyse_command import analyse as release
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
@@ -153,7 +154,9 @@ def sweep(
         if sweeper := own_sweeper(configs[0]):
             jobs = draw_jobs(jobs, sweeper, line)
         SideBySide(at_once).launch(jobs, quiet=True)
-        return load_runs(*[job.folder for job in jobs])
+        found = load_runs(*[job.folder for job in jobs])
+        release_choices(found.runs)
+        return found
 
 
 def compare(*words: str, folder: str | Path | None = None) -> ComparisonTable:

@@ -163,6 +163,12 @@ class Evaluation(SumsOfParts):
         known = isinstance(model, Released)
         return model if known else Released(model, Path(self.weights), self.digest)
 
+    @property
+    def scores(self) -> list[str]:
+        """The statistics with one value, by which a run may be chosen."""
+        found = [part.name for _, _, part in self.parts() if isinstance(part, Share)]
+        return found + (["auc"] if self.classes == 2 else [])
+
     def parts(self) -> list[tuple[str, int, Part]]:
         found: list[Part] = [Share("loss", self.most_loss)]
         if self.classes:

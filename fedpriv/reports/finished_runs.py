@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,39 +113,57 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 
     Raises FedprivError for files that cannot be read.
     """
-    try:
+    with _damage_named(folder):
         status = Status.read(folder)
         if status.state != "done":
             warn(f"left out: {folder} ({status.state})")
             return None
         if (folder / STATISTICS).exists():
-            warn(f"left out: {folder} (an analysis)")
+            if not (folder.parent / STATUS).exists():  # else it is a part of the run above
+                warn(f"left out: {folder} (an analysis)")
             return None
-        run = Run(
-            folder,
-            status,
-            metrics=_table(folder / "metrics.csv"),
-            epsilon=_table(folder / "epsilon.csv", EPSILON_TEXTS),
-            config=read_plain_values(folder / "config.yaml") or {},
-        )
-        sections = (
-            run.config,
-            *(run.config.get(name, {}) for name in ("algo", "mechanism", "data")),
-        )
-        if not all(isinstance(section, dict) for section in sections):
-            raise ValueError("config.yaml lacks a mapping where one is expected")
+        run = _read(folder, status, _table(folder / "metrics.csv"))
         if run.config.get("evaluation") == "none":  # no metric is told
             run.metrics[status.metric] = math.nan
-        _ = run.seed  # raises for one that is no number
-        if (
-            not {"round", status.metric} <= set(run.metrics)
-            or not set(run.epsilon) >= EPSILON_COLUMNS
-        ):
+        if not {"round", status.metric} <= set(run.metrics):
             raise ValueError("a table lacks columns")
+    return run
+
+
+def read_evaluation(folder: Path) -> Run | None:
+    """The private evaluation in a folder, as a run whose metrics are its scores; None if it is not
+    finished. Raises FedprivError for files that cannot be read."""
+    with _damage_named(folder):
+        status = Status.find(folder)
+        if status is None or status.state != "done":
+            return None
+        table = _table(folder / STATISTICS, frozenset(("column", "statistic", "of")))
+        scores = dict(zip(table["statistic"], table["value"]))
+        return _read(folder, status, pd.DataFrame([scores]))
+
+
+def _read(folder: Path, status: Status, metrics: pd.DataFrame) -> Run:
+    """A finished run with these metrics. Raises what `_damage_named` names."""
+    epsilon = _table(folder / "epsilon.csv", EPSILON_TEXTS)
+    config = read_plain_values(folder / "config.yaml") or {}
+    run = Run(folder, status, metrics, epsilon, config)
+    sections = (config, *(config.get(name, {}) for name in ("algo", "mechanism", "data")))
+    if not all(isinstance(section, dict) for section in sections):
+        raise ValueError("config.yaml lacks a mapping where one is expected")
+    _ = run.seed  # raises for one that is no number
+    if not set(epsilon) >= EPSILON_COLUMNS:
+        raise ValueError("a table lacks columns")
+    return run
+
+
+@contextmanager
+def _damage_named(folder: Path) -> Iterator[None]:
+    """Turn errors of a damaged file into one line that names the run."""
+    try:
+        yield
     except UNREADABLE as error:
         reason = " ".join(str(error).split()) or repr(error)
         raise FedprivError(f"{folder}: its files cannot be read ({reason})") from error
-    return run
 
 
 def _table(path: Path, texts: frozenset[str] = frozenset()) -> pd.DataFrame:

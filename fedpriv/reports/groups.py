@@ -80,7 +80,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Group runs by configuration, in the order of each group's first run.
 
     Raises FedprivError for runs on several data sets, and for two runs with equal configuration
-    and seed.
+    and seed, unless real noise has told them apart.
     """
     by_settings: dict[str, list[Run]] = {}
     keyed = alike_keyed(runs)
@@ -94,7 +94,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for own, unsorted in zip(values, by_settings.values()):
         members = sorted(unsorted, key=lambda run: run.seed)
         for one, other in pairwise(members):
-            if one.seed == other.seed:
+            real = one.status.randomness == "system"  # then runs of one seed differ
+            if one.seed == other.seed and not (real and not one.metrics.equals(other.metrics)):
                 raise FedprivError(
                     f"{one.folder} and {other.folder} are the same run twice (seed={one.seed})"
                 )

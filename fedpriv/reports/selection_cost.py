@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.data.allocate import INVENTED
-from fedpriv.reports.finished_runs import Run
+from fedpriv.reports.finished_runs import Run, read_evaluation
 from fedpriv.reports.summary import best_by
-from fedpriv.runs.labels import RELEASED
-from fedpriv.sweeps.random_number import DRAW, SweepDraw
+from fedpriv.runs.evaluate_command import EVALUATION, MOST_BYTES, WEIGHTS
+from fedpriv.runs.labels import CHARGED, RELEASED
+from fedpriv.runs.tables import STATISTICS
+from fedpriv.sweeps.random_number import DRAW, Cost, SweepDraw
+from fedpriv.util.untrusted_files import file_digest
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Selection:
     best: the run with the best value of the metric.
     metric: name of the metric.
     runs: the runs that it is the best of.
+    evaluations: folder name of a run: its finished private evaluation, if such ones choose.
     """
 
     folder: Path
@@ -34,57 +38,64 @@ class Selection:
     best: Run
     metric: str
     runs: Sequence[Run]
+    evaluations: Mapping[str, Run]
 
     @property
     def cost(self) -> str:
         """The certified epsilon of the best run's model, or why there is none.
 
-        The choice must be by a metric of the released model on records of nobody who trains, fixed
-        when the runs were drawn. It must be made among exactly the runs that were drawn, with the
-        planned rounds, and no round repeated with new noise.
+        The choice must be by a metric of the released model on records of nobody who trains, or by
+        a charged score, fixed when the runs were drawn. It must be made among exactly the runs that
+        were drawn, with the planned rounds, and no round repeated with new noise.
         """
-        labels = {run.status.metric_label(self.metric) for run in self.runs} - {RELEASED}
-        if labels:
-            return f"not covered ({self.metric} is a {min(labels)})"
+        cost, tests = self.draw.cost, self.draw.evaluation_cost
+        about = f"unit {cost.unit}, adjacency {cost.adjacency}, delta = {cost.delta:g}"
+        paid = f"epsilon {cost.certified:.4g} (one run: {cost.one:.4g}), {about}"
+        if why := self.not_covered:
+            return f"not covered{why}"
+        if tests is None:
+            return f"covered: {paid}, if only this model is released"
+        about = f"unit {tests.unit}, adjacency {tests.adjacency}, delta = {tests.delta:g}"
+        return (
+            f"covered: {paid}; test persons: epsilon {tests.certified:.4g} (one evaluation: "
+            f"{tests.one:.4g}), {about}; if only this model and its score are released"
+        )
+
+    @property
+    def not_covered(self) -> str:
+        """Why there is no epsilon; empty: there is one."""
+        if labels := self._labels - {RELEASED, CHARGED}:
+            return f" ({self.metric} is a {min(labels)})"
         fixed = self.draw.asked.metric
         if fixed != self.metric:
-            return f"not covered: the number of runs was drawn for a choice by {fixed}"
+            return f": the number of runs was drawn for a choice by {fixed}"
         if others := self._others:
-            return f"not covered: {others}"
-        states = [self._run(number).status for number in self._drawn]
-        if any(INVENTED in state.not_covered for state in states):
-            return "not covered: users are drawn over those that the data set names"
+            return f": {others}"
+        trained = [self._run(number) for number in self._drawn]
+        if any(INVENTED in run.status.not_covered for run in trained):
+            return ": users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
-        cost = self.draw.cost
-        failing = {
-            "protect nobody (dp_valid)": [
-                state.randomness == "system" and state.dp_valid is not True for state in states
-            ],
-            "have other rounds than planned": [
-                state.rounds != rounds for state, rounds in zip(states, planned)
-            ],
-            "repeated rounds after an interruption": [
-                state.randomness == "system" and bool(state.repeated_rounds) for state in states
-            ],
-            "spent more than the draw planned": [
-                self._spent(number) > cost.one * (1 + 1e-9) for number in self._drawn
-            ],
-        }
-        for what, runs in failing.items():
-            if any(runs):
-                numbers = ", ".join(str(number) for number, fails in enumerate(runs) if fails)
-                return f"not covered: these runs {what}: {numbers}"
-        return (
-            f"covered: epsilon {cost.certified:.4g} (one run: {cost.one:.4g}), unit "
-            f"{cost.unit}, adjacency {cost.adjacency}, delta = {cost.delta:g}, "
-            "if only this model is released"
-        )
+        if why := _failing("runs", trained, planned, self.draw.cost):
+            return f": {why}"
+        if self.draw.evaluation_cost is None:
+            return ""
+        evaluations = [self.evaluations[run.folder.name] for run in trained]
+        once = [1] * len(evaluations)
+        why = _failing("evaluations", evaluations, once, self.draw.evaluation_cost)
+        return f": {why}" if why else ""
+
+    @property
+    def _labels(self) -> set[str]:
+        """The labels of what chooses."""
+        if self.draw.evaluation_cost is None:
+            return {run.status.metric_label(self.metric) for run in self.runs}
+        return {one.status.label_of(STATISTICS, "value") for one in self.evaluations.values()}
 
     @property
     def _others(self) -> str:
         """How the runs differ from those that were drawn, by folder and seed; empty if they do
         not."""
-        seeds = {str(number): self.draw.asked.seed + number for number in self._drawn}
+        seeds = {str(number): self.draw.seed(number) for number in self._drawn}
         found = {run.folder.name: run.seed for run in self.runs}
         if extra := sorted(found.keys() - seeds.keys()):
             return f"{', '.join(extra)} were not drawn"
@@ -95,14 +106,23 @@ class Selection:
         for run in self.runs:
             if keys := self.draw.changed(int(run.folder.name), run.config):
                 return f"{run.folder.name} has other settings than drawn: {', '.join(keys)}"
+        if self.draw.evaluation_cost is not None:
+            return next(filter(None, map(self._other_evaluation, self.runs)), "")
         return ""
 
-    def _spent(self, number: int) -> float:
-        """The largest epsilon that the run's table certifies for the unit that the choice costs."""
-        table, cost = self._run(number).epsilon, self.draw.cost
-        about = (table.unit == cost.unit) & (table.adjacency == cost.adjacency)
-        rows = table[about & (table.observer == RELEASED_MODEL)]
-        return float(rows.certified.max()) if len(rows) else math.inf
+    def _other_evaluation(self, run: Run) -> str:
+        """How a run's evaluation differs from the one that was drawn; empty if it does not."""
+        name = run.folder.name
+        found = self.evaluations.get(name)
+        if found is None:
+            return f"{name} has no finished evaluation"
+        if keys := self.draw.evaluation_changed(int(name), found.config):
+            return f"the evaluation of {name} has other settings than drawn: {', '.join(keys)}"
+        if found.seed != run.seed:
+            return f"the evaluation of {name} has another seed, so other test persons"
+        if found.config["algo"]["digest"] != file_digest(run.folder / WEIGHTS, MOST_BYTES):
+            return f"the evaluation of {name} is of another model"
+        return ""
 
     def _run(self, number: int) -> Run:
         [run] = [run for run in self.runs if run.folder.name == str(number)]
@@ -116,7 +136,8 @@ class Selection:
     def note(self) -> str:
         """A sentence for a table."""
         asked = self.draw.asked
-        value = self.best.final(self.metric)
+        chosen = self.evaluations.get(self.best.folder.name, self.best)
+        value = chosen.final(self.metric)
         return (
             f"best of a random number of runs ({len(self.draw.chosen)} drawn, mean "
             f"{asked.mean:g}, shape {asked.shape:g}): {self.best.folder} with "
@@ -132,8 +153,50 @@ def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
             by_sweep.setdefault(run.folder.parent, []).append(run)
     found = []
     for folder, members in by_sweep.items():
-        name = metric or members[0].status.metric
-        best = best_by(name, members, [run.final(name) for run in members])
+        draw = SweepDraw.read(folder)
+        name = metric or draw.asked.metric
+        evaluations = {}
+        if draw.evaluation_cost is not None:
+            each = {run.folder.name: read_evaluation(run.folder / EVALUATION) for run in members}
+            evaluations = {number: one for number, one in each.items() if one is not None}
+        scored = [evaluations.get(run.folder.name, run) for run in members]
+        best = best_by(name, members, [one.final(name) for one in scored])
         if best is not None:
-            found.append(Selection(folder, SweepDraw.read(folder), best, name, members))
+            found.append(Selection(folder, draw, best, name, members, evaluations))
     return found
+
+
+def _failing(what: str, runs: Sequence[Run], planned: Sequence[int], cost: Cost) -> str:
+    """Which of the runs that were drawn break a condition, in words; empty: none does.
+
+    planned: rounds of each.
+    cost: what one of them may cost.
+    """
+    states = [run.status for run in runs]
+    failing = {
+        "protect nobody (dp_valid)": [
+            state.randomness == "system" and state.dp_valid is not True for state in states
+        ],
+        "have other rounds than planned": [
+            state.rounds != rounds for state, rounds in zip(states, planned)
+        ],
+        "repeated rounds after an interruption": [
+            state.randomness == "system" and bool(state.repeated_rounds) for state in states
+        ],
+        "spent more than the draw planned": [
+            _spent(run, cost) > cost.one * (1 + 1e-9) for run in runs
+        ],
+    }
+    for condition, fails in failing.items():
+        if any(fails):
+            numbers = ", ".join(str(number) for number, one in enumerate(fails) if one)
+            return f"these {what} {condition}: {numbers}"
+    return ""
+
+
+def _spent(run: Run, cost: Cost) -> float:
+    """The largest epsilon that a run's table certifies for the unit that the choice costs."""
+    table = run.epsilon
+    about = (table.unit == cost.unit) & (table.adjacency == cost.adjacency)
+    rows = table[about & (table.observer == RELEASED_MODEL)]
+    return float(rows.certified.max()) if len(rows) else math.inf

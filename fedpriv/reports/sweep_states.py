@@ -13,6 +13,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import read_overrides
 from fedpriv.reports.finished_runs import read_run, run_folders
 from fedpriv.reports.groups import group_by_data
+from fedpriv.reports.released_choice import release_choices
 from fedpriv.reports.report import Report
 from fedpriv.runs.status import Status
 
@@ -51,23 +52,26 @@ def run_states(folder: Path) -> list[RunState]:
 
 
 def print_sweep(folder: Path, console: Console) -> list[RunState]:
-    """Print and return the states of a sweep's runs; then, for each data set, print the table of
-    the finished ones."""
+    """Print and return the states of a sweep's runs; for each data set, print the table of the
+    finished ones; then write what a private choice may publish."""
     found = run_states(folder)
     counts = Counter(state.state for state in found)
     short = len(found) <= MAX_SHOWN
     shown = [state for state in found if short or state.state != "done"]
     table = Table("run", "settings", "state", "reason")
     for state in shown:
-        table.add_row(state.folder.name, state.words, state.state, state.reason)
+        table.add_row(str(state.folder.relative_to(folder)), state.words, state.state, state.reason)
     if shown:
         console.print(table)
     totals = ", ".join(f"{number} {state}" for state, number in counts.items())
     console.print(totals, soft_wrap=True)
-    done = [read_run(state.folder) for state in found if state.state == "done"]
-    for members in group_by_data([run for run in done if run is not None]).values():
+    read = [read_run(state.folder) for state in found if state.state == "done"]
+    done = [run for run in read if run is not None]
+    for members in group_by_data(done).values():
         try:
             Report.of(members).print(console)
         except FedprivError as error:  # a missing table must not end a sweep
             console.print(f"no table: {error}", soft_wrap=True)
+    for path in release_choices(done):
+        console.print(f"to publish, and nothing else of the sweep: {path}", soft_wrap=True)
     return found

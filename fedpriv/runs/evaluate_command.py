@@ -15,6 +15,7 @@ population, whose budget a ledger keeps by itself. Noise comes from the operatin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -45,12 +46,14 @@ FIXED = {
     "rounds": "1",
 }
 WEIGHTS = "model.safetensors"
+EVALUATION = "evaluation"
+"""Folder of the evaluation that a sweep makes of each run, in the run's folder."""
 FOLLOWS = ("data", "model", "allocator", "engine", "experiment", "profile", "preset")
 """Groups of keys that follow from the run."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunEvaluation:
     """An evaluation that a command line asks for.
 
     experiment: its checked settings.
@@ -63,7 +66,7 @@ class Asked:
     folder: Path
 
     @staticmethod
-    def parse(args: list[str]) -> Asked:
+    def parse(args: list[str]) -> RunEvaluation:
         """Raises FedprivError for words that do not fit together, and for runs without a model."""
         if not args or "=" in args[0]:
             raise FedprivError("fedpriv evaluate: expected a run's folder, such as outputs/visits")
@@ -72,7 +75,27 @@ class Asked:
         limited = {"accountant.target", "algo.noise_multiplier"} & given.keys()
         require(bool(limited), "target", "", "the epsilon that the evaluation may cost, such as 1")
         require((run / CONFIG).is_file(), "run", run, "the folder of a run")
-        stored = read_config(run)
+        return RunEvaluation.of(run, read_config(run), given)
+
+    @staticmethod
+    def of(
+        run: Path,
+        stored: dict[str, Any],
+        given: Mapping[str, str],
+        *,
+        planned: bool = False,
+        trust_code: bool = False,
+    ) -> RunEvaluation:
+        """The evaluation of a run.
+
+        run: its folder.
+        stored: its resolved configuration.
+        given: settings of the evaluation.
+        planned: whether the run has no model yet.
+        trust_code: whether its configuration may name any class (see `build`).
+
+        Raises FedprivError for settings that do not fit together, and for a run without a model.
+        """
         words = {**_defaults(stored), **given, **FIXED}
         line = CommandLine.parse([f"{key}={value}" for key, value in words.items()])
         jobs = compose_jobs(line, conf_dir())
@@ -80,11 +103,17 @@ class Asked:
             raise FedprivError("fedpriv evaluate runs once; name one value of each key")
         tree = resolved(jobs[0])
         here = {name: tree[name] for name in ("engine", "tracker", "resume")}
-        trained = build({**stored, **here, "ledger": None, "population": None}, trust_code=False)
+        plain = {**stored, **here, "ledger": None, "population": None}
+        trained = build(plain, trust_code=trust_code)
         tree |= {"data": stored["data"], "model": stored["model"]}
-        tree["algo"] |= _model_of(run, trained)
+        tree["algo"] |= _model_of(run, trained, planned)
         experiment = build_resolved(tree, line.overrides)
-        return Asked(experiment, tree, Path(str(jobs[0].hydra.run.dir)).absolute())
+        return RunEvaluation(experiment, tree, Path(str(jobs[0].hydra.run.dir)).absolute())
+
+    @property
+    def yaml(self) -> str:
+        """The settings as a folder stores them."""
+        return OmegaConf.to_yaml(OmegaConf.create(self.config))
 
 
 def main(args: list[str]) -> None:
@@ -98,9 +127,8 @@ def main(args: list[str]) -> None:
 @one_line_errors()
 def evaluate(args: list[str], *, quiet: bool = False) -> Path:
     """Evaluate the run in the folder that the first word names. Returns the evaluation's folder."""
-    asked = Asked.parse(args)
-    yaml = OmegaConf.to_yaml(OmegaConf.create(asked.config))
-    train(asked.experiment, yaml, asked.folder, words=args, quiet=quiet)
+    asked = RunEvaluation.parse(args)
+    train(asked.experiment, asked.yaml, asked.folder, words=args, quiet=quiet)
     return asked.folder
 
 
@@ -114,14 +142,15 @@ def _defaults(stored: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _model_of(run: Path, trained: Experiment) -> dict[str, Any]:
-    """The settings that name a run's model. Raises FedprivError unless it has released one."""
+def _model_of(run: Path, trained: Experiment, planned: bool) -> dict[str, Any]:
+    """The settings that name a run's model. Raises FedprivError unless it has released one, or will
+    if it is `planned`."""
     first = trained.algo.queries(1, trained.planner.draft(trained.federation), charged=False)
     one = trained.algo.releases_model and any(query.size for query in first)
     require(one, "run", run, "a run that releases one model, not one of each silo, or statistics")
     file = (run / WEIGHTS).absolute()
     try:
-        digest = file_digest(file, MOST_BYTES)
+        digest = "" if planned else file_digest(file, MOST_BYTES)
     except (OSError, ValueError) as error:
         raise ConfigError("run", run, f"a finished run, with {WEIGHTS}") from error
     return {"weights": str(file), "digest": digest, "classes": classes_of(trained.data)}

@@ -6,6 +6,14 @@ number of runs is random, and each run draws its settings from a list
 metric of the released model on records of nobody who trains (`fedpriv.runs.labels`). The metric is
 fixed with the draw. It does not cover observers who see other runs or their number.
 
+With `evaluation_target`, no exact metric is computed: each run is followed by a private evaluation
+(`fedpriv evaluate`), whose score chooses. The theorem then holds twice. A run with its evaluation
+is one mechanism. For users who train, its curve is that of the training, since the score is made of
+the model and of others' records. For test persons it is that of one evaluation, whatever the model.
+
+All runs have the same law, as the theorem asks for: with noise from the operating system they share
+one seed, hence one split and one start, and a released model does not tell its number.
+
 The draw is stored in the sweep's folder, because drawing again after an interruption would be
 another choice.
 """
@@ -25,12 +33,15 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
+from fedpriv.algorithms.evaluation import Evaluation
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.evaluate_command import RunEvaluation
 from fedpriv.runs.labels import RELEASED, metric_label
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.pasted import hydra_text
 from fedpriv.util.streams import SETUP
 from fedpriv.util.untrusted_files import as_type, read_json
 
@@ -45,22 +56,55 @@ class RandomNumber:
 
     mean: average number of runs.
     shape: shape of the distribution; 1: geometric, 0: logarithmic.
-    metric: column of metrics.csv that chooses the best run, fixed with the draw; None: the main
-        metric of the data set.
+    metric: column of metrics.csv that chooses the best run, or statistic of its evaluation, fixed
+        with the draw; None: the main metric of the data set.
+    evaluation_target: epsilon of the private evaluation of each run; None: exact metrics choose.
+    evaluation_population: whom of the runs' ledger the test records are of.
     """
 
     mean: float
     shape: float
     metric: str | None = None
+    evaluation_target: float | None = None
+    evaluation_population: str | None = None
 
     def __post_init__(self) -> None:
         allowed = f"more than 1 run, up to {MAX_MEAN}"
         require(1 < self.mean <= MAX_MEAN, "hydra.sweeper.mean", self.mean, allowed)
         require(0 <= self.shape <= 100, "hydra.sweeper.shape", self.shape, "0 to 100")
+        key, population = "hydra.sweeper.evaluation_population", self.evaluation_population
+        evaluated = self.evaluation_target is not None or population is None
+        require(evaluated, key, population, "null, unless hydra.sweeper.evaluation_target is set")
 
     @property
     def distribution(self) -> TruncatedNegativeBinomial:
         return TruncatedNegativeBinomial(self.mean, self.shape)
+
+    def evaluation(self, exp: Experiment) -> dict[str, str] | None:
+        """The settings of the evaluation that follows a run; None: there is none. Raises
+        ConfigError for a run that publishes exact metrics, or whose ledger does not say who pays
+        for the evaluation."""
+        if self.evaluation_target is None:
+            return None
+        options = exp.options
+        allowed = "none, since hydra.sweeper.evaluation_target evaluates privately"
+        require(options.evaluation == "none", "evaluation", options.evaluation, allowed)
+        population, paid = self.evaluation_population, options.ledger is not None
+        allowed = "the population of the test records, if and only if ledger=FILE pays"
+        key = "hydra.sweeper.evaluation_population"
+        require(paid == (population is not None), key, population, allowed)
+        found = {
+            "accountant.target": str(self.evaluation_target),
+            "accountant.delta": str(exp.accountant.delta),
+            "randomness": options.randomness,
+            "device": options.device,
+        }
+        if options.private is not None:
+            found |= {"private": options.private, "evaluation": "none"}
+        if paid:
+            found["ledger"] = hydra_text(str(options.ledger))
+            found["population"] = hydra_text(str(population))
+        return found
 
     def draw(
         self,
@@ -68,6 +112,7 @@ class RandomNumber:
         settings: Sequence[Sequence[str]],
         experiments: Sequence[Experiment],
         configs: Sequence[str],
+        evaluations: Sequence[RunEvaluation] = (),
     ) -> SweepDraw:
         """The draw of a sweep, or the stored draw of an earlier process.
 
@@ -75,6 +120,7 @@ class RandomNumber:
         settings: words of each setting.
         experiments: experiment of each setting.
         configs: resolved configuration of each setting, as YAML.
+        evaluations: planned evaluation of each setting; empty: there are none.
 
         Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
         differ in seed or randomness.
@@ -87,8 +133,15 @@ class RandomNumber:
             allowed = f"the same for all settings ({' '.join(words)})"
             same = options.randomness == first.randomness
             require(same, "randomness", options.randomness, allowed)
-        listed = tuple(tuple(words) for words in settings)
-        asked = Asked(self.mean, self.shape, first.seed, listed, self._chosen_by(experiments))
+        asked = Asked(
+            self.mean,
+            self.shape,
+            first.seed,
+            tuple(tuple(words) for words in settings),
+            self._chosen_by(experiments, evaluations),
+            first.system,
+            self.evaluation_target,
+        )
         if (folder / DRAW).exists():
             known = SweepDraw.read(folder)
             if known.asked != asked:
@@ -104,21 +157,35 @@ class RandomNumber:
             tuple(exp.options.rounds for exp in experiments),
             tuple(map(configured, configs)),
             self.cost(experiments),
+            tuple(evaluated(one.config) for one in evaluations),
+            self.cost([one.experiment for one in evaluations]) if evaluations else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / DRAW, (json.dumps(asdict(draw), indent=2) + "\n").encode())
         return draw
 
-    def _chosen_by(self, experiments: Sequence[Experiment]) -> str:
-        """The metric that chooses. Raises ConfigError for one that looks at private records."""
+    def _chosen_by(
+        self, experiments: Sequence[Experiment], evaluations: Sequence[RunEvaluation]
+    ) -> str:
+        """The metric that chooses. Raises ConfigError for one that looks at private records without
+        noise, and where test persons train, so that one pays for both."""
         main = experiments[0].data.task.metric
         same = all(exp.data.task.metric == main for exp in experiments)
         key = "hydra.sweeper.metric"
         require(same or self.metric is not None, key, "null", "a metric that all settings have")
         metric = self.metric or main
+        if evaluations:
+            for exp in experiments:
+                _require(exp.data.disjoint_test, "data of which no test person trains")
+            algos = [one.experiment.algo for one in evaluations]
+            scores = [algo.scores for algo in algos if isinstance(algo, Evaluation)]
+            allowed = f"a score of the evaluation: {', '.join(scores[0])}"
+            require(all(metric in own for own in scores), key, metric, allowed)
+            return metric
         private = any(exp.data.private_test for exp in experiments)
         label = metric_label(metric, main=main, disjoint=True, certified=True, private=private)
         allowed = f"a metric of the released model on test records, such as {main}"
+        allowed += "; hydra.sweeper.evaluation_target=1 evaluates privately" if private else ""
         require(label == RELEASED, key, metric, allowed)
         return metric
 
@@ -160,6 +227,12 @@ def configured(config_yaml: str) -> dict[str, str]:
     return _without_seed(Origin.of(config_yaml))
 
 
+def evaluated(config: Mapping[str, Any]) -> dict[str, str]:
+    """The same of an evaluation, without the model, which its settings name."""
+    algo = {key: value for key, value in config["algo"].items() if key not in ("weights", "digest")}
+    return _without_seed(Origin.of_values({**config, "algo": algo}))
+
+
 def _without_seed(origin: Origin) -> dict[str, str]:
     return {key: digest for key, digest in origin.config.items() if key != "seed"}
 
@@ -170,13 +243,19 @@ def _require(condition: bool, allowed: str) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """`RandomNumber` with its metric, the first seed, and the words of each setting."""
+    """`RandomNumber` with its metric, the first seed, and the words of each setting.
+
+    system: whether noise comes from the operating system; all runs then have the first seed.
+    evaluation: epsilon of each run's evaluation; None: there is none.
+    """
 
     mean: float
     shape: float
     seed: int
     settings: tuple[tuple[str, ...], ...]
     metric: str
+    system: bool = False
+    evaluation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +283,8 @@ class SweepDraw:
     rounds: charged rounds of each setting.
     configs: top-level key: digest of its value, for each setting.
     cost: see `RandomNumber.cost`.
+    evaluations: the same digests of each setting's evaluation, without its model.
+    evaluation_cost: what the choice costs test persons; None: there are no evaluations.
     """
 
     asked: Asked
@@ -211,6 +292,8 @@ class SweepDraw:
     rounds: tuple[int, ...]
     configs: tuple[Mapping[str, str], ...]
     cost: Cost
+    evaluations: tuple[Mapping[str, str], ...] = ()
+    evaluation_cost: Cost | None = None
 
     @staticmethod
     def read(folder: Path) -> SweepDraw:
@@ -222,6 +305,10 @@ class SweepDraw:
                 raise ValueError(f"chosen: expected places of {settings} settings")
             if not len(draw.rounds) == len(draw.configs) == settings:
                 raise ValueError(f"rounds and configs: expected those of {settings} settings")
+            private = draw.asked.evaluation is not None
+            complete = len(draw.evaluations) == (settings if private else 0)
+            if not complete or private != (draw.evaluation_cost is not None):
+                raise ValueError(f"evaluations: expected those of {settings} settings")
         except (OSError, ValueError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
         return draw
@@ -233,11 +320,21 @@ class SweepDraw:
         config: its resolved configuration.
         """
         drawn = self.configs[self.chosen[number]]
-        found = _without_seed(Origin.of_values(config))
-        keys = sorted(drawn.keys() | found.keys())
-        return [key for key in keys if drawn.get(key) != found.get(key)]
+        return _differing(drawn, _without_seed(Origin.of_values(config)))
+
+    def evaluation_changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
+        """The same of a run's evaluation."""
+        return _differing(self.evaluations[self.chosen[number]], evaluated(config))
+
+    def seed(self, number: int) -> int:
+        """The seed of a run."""
+        return self.asked.seed + (0 if self.asked.system else number)
 
     def words(self) -> Iterator[list[str]]:
         """The words of each run: its setting and its own seed."""
         for number, place in enumerate(self.chosen):
-            yield [*self.asked.settings[place], f"seed={self.asked.seed + number}"]
+            yield [*self.asked.settings[place], f"seed={self.seed(number)}"]
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)]

@@ -21,7 +21,7 @@ from fedpriv.algorithms.evaluation import Calibration, Evaluation, Share
 from fedpriv.errors import FedprivError
 from fedpriv.projects.patients import csv_text
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.evaluate_command import Asked
+from fedpriv.runs.evaluate_command import RunEvaluation
 from fedpriv.runtime import prepare
 
 TABLE = ("data=table", "allocator=by_user", "allocator.n_silos=2", "data.outside=accept")
@@ -50,7 +50,7 @@ def cancer(tmp_path_factory):
 def asked(run, *words):
     """An evaluation without noise, unless words say otherwise."""
     noise = () if any("target" in word for word in words) else ("algo.noise_multiplier=0",)
-    return Asked.parse([str(run), "randomness=simulation", *noise, *words]).experiment
+    return RunEvaluation.parse([str(run), "randomness=simulation", *noise, *words]).experiment
 
 
 def released(exp):

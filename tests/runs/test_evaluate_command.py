@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 import fedpriv
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.runs.evaluate_command import Asked, evaluate
+from fedpriv.runs.evaluate_command import RunEvaluation, evaluate
 from fedpriv.runs.run_or_resume import resume
 from fedpriv.runs.tables import STATISTICS
 from fedpriv.settings.compose import CommandLine, compose_jobs
@@ -75,7 +75,8 @@ def test_delta_is_of_who_evaluates(tmp_path):
     """The run may come from somebody else, who chose another one."""
     folder = stored(tmp_path / "run", "accountant.delta=0.1")
     asked = [
-        Asked.parse([str(folder), "target=1", *more]) for more in ((), ("accountant.delta=1e-6",))
+        RunEvaluation.parse([str(folder), "target=1", *more])
+        for more in ((), ("accountant.delta=1e-6",))
     ]
     assert [one.experiment.accountant.delta for one in asked] == [1e-5, 1e-6]
 

@@ -19,6 +19,7 @@ from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.data.embedded import Artificial
 from fedpriv.errors import ConfigError
+from fedpriv.reports.released_choice import BEST
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.sweeps.random_number import RandomNumber, SweepDraw
 from fedpriv.testing.experiments import experiment
@@ -45,7 +46,8 @@ def test_runs_are_those_that_were_drawn(swept):
     folder, _ = swept
     draw = SweepDraw.read(folder)
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {
-        str(n) for n in range(len(draw.chosen))
+        *(str(n) for n in range(len(draw.chosen))),
+        BEST,
     }
     for number, own in enumerate(draw.words()):
         assert words(folder, number) == set(own)
@@ -209,6 +211,14 @@ def test_with_real_randomness_every_draw_is_another(tmp_path):
     assert len(set(draws)) > 1
     counts = Counter(place for draw in draws for place in draw)
     assert set(counts) == {0, 1}
+
+
+def test_runs_with_real_noise_have_one_law_and_tell_no_number(tmp_path):
+    """The theorem is of equal runs. A seed of its own would give each another split and start, by
+    which a released model tells how many runs there were at least."""
+    exps = [experiment(*WORDS, "randomness=system", "seed=7")]
+    draw = RandomNumber(50.0, 1.0).draw(tmp_path, [["a"]], exps, ["{}"])
+    assert {word for words in draw.words() for word in words} == {"a", "seed=7"}
 
 
 def test_from_python(tmp_path):
