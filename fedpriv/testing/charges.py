@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from unittest import mock
 
 import numpy as np
 
 from fedpriv.certificates.noise import DpSgdNoise, SiloNoise, StepNoise, SumNoise
+from fedpriv.certificates.pair_noise import PairNoise, covariance
 from fedpriv.certificates.request import Noise, ObservedRelease
 from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
@@ -28,6 +29,8 @@ class Charge:
     records: number of records for which a step is charged. Fewer move it less.
     messages: number of messages, from this round's on, for which `sum` is charged together.
     touched: number of steps of a round for which `step` is charged.
+    whiten: turns the noise of all messages (size,) into independent unit Gaussians, where that of
+        one message is not independent of others.
     """
 
     sum: float
@@ -36,6 +39,7 @@ class Charge:
     records: int = 1
     messages: int = 1
     touched: float = math.inf
+    whiten: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 @singledispatch
@@ -56,10 +60,23 @@ def _(noise: SumNoise, view: ObservedRelease) -> Charge:
 
 
 @charge.register
-def _(noise: SiloNoise, view: ObservedRelease) -> Charge:
+def _of_silo(noise: SiloNoise, view: ObservedRelease) -> Charge:
     release, _, _ = noise.seen(view)
     moved = release.moved * view.mechanism.clip / release.size * view.target.records
     return Charge(moved, share=1 / math.sqrt(release.hidden))
+
+
+@charge.register
+def _(noise: PairNoise, view: ObservedRelease) -> Charge:
+    def whitened(noised: np.ndarray) -> np.ndarray:
+        own = (
+            view.mechanism.noise_multiplier * view.mechanism.clip * np.array(noise.deviations(view))
+        )
+        values, vectors = np.linalg.eigh(covariance(np.array(noise.graph), own, noise.ratio))
+        root = vectors @ np.diag(values**-0.5) @ vectors.T
+        return np.ravel(root @ noised.reshape(len(own), -1))
+
+    return replace(_of_silo(noise, view), whiten=whitened)
 
 
 @charge.register

@@ -64,6 +64,7 @@ class Declaration:
         none that can be measured there.
     own: standard deviation of one silo's noise; None likewise.
     measurable: whether the event is a Gaussian's.
+    whiten: see `Charge`. Measured is then what it makes of all messages, for who knows no noise.
     """
 
     view: ObservedRelease
@@ -71,6 +72,7 @@ class Declaration:
     whole: float | None
     own: float | None
     measurable: bool = True
+    whiten: Callable[[np.ndarray], np.ndarray] | None = None
 
     def about(self, query: Query, part: str) -> bool:
         """Whether it describes a silo's part, or "" for any, of a query."""
@@ -98,6 +100,9 @@ def declarations(exp: Experiment, plan: Plan, round: int) -> Iterator[Declaratio
             charged = charge(request.noise, view)
             if multiplier is None or charged is None:
                 yield Declaration(view, event, None, None, measurable=False)
+            elif charged.whiten is not None:
+                faced = None if view.observer.own_shares else 1.0
+                yield Declaration(view, event, faced, None, whiten=charged.whiten)
             elif charged.step:
                 last = charged.sum / charged.step
                 yield Declaration(view, event, None, last if math.isfinite(last) else None)
@@ -191,7 +196,10 @@ class _Measured:
         unit = query.encoding.unit if query.encoding else 0.0
         spread = unit * (rng.random(query.size) - 0.5)
         known = self.declared[query.round]
+        whiten = next((one.whiten for one in known if one.whiten and one.about(query, "")), None)
         for observer, rows in difference.vectors.items():
+            if whiten is not None:
+                rows = whiten(rows.sum(axis=0))[None]
             parts = difference.silos if len(rows) > 1 else ("",)
             for part, row in zip(parts, rows):
                 whole = [
@@ -201,7 +209,7 @@ class _Measured:
                 ]
                 if any(whole):
                     yield observer, FACED, part, (row + spread) / max(whole)
-        if not any(one.measurable and one.about(query, "") for one in known):
+        if whiten or not any(one.measurable and one.about(query, "") for one in known):
             return
         for at, step in enumerate(steps[:: -(-len(steps) // MAX_STEPS) or 1]):
             yield "", STEPS, f"step {at}", step

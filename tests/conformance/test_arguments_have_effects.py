@@ -36,8 +36,11 @@ OTHER = {
     "broadcast_all": True,
     "budgets": "{a:{epsilon:1,share:1}}",
     "calibration": "paper",
+    "chords": 1.0,
     "clip": 0.037,
     "cohort": 2,
+    "colluders": 2,
+    "correlated": 0.3,
     "cycle": 2,
     "delta": 1e-4,
     "difference_noise": 3.0,
@@ -82,12 +85,19 @@ OTHER = {
 """Another legal value of each argument."""
 OTHER_OF = {"local_sgd": {"participation": "balanced"}, "prox_pl_svrg": {"released": "last"}}
 """The same where that value is a method's default."""
-FIRST = {"prox_pl_svrg": ("algo.inner_steps=2", "algo.epochs=2")}
+FIRST = {
+    "decor": (
+        *("preset.n_silos=4", "algo.rounds=4"),
+        *("algo.calibration=given", "algo.noise_multiplier=1"),
+    ),
+    "prox_pl_svrg": ("algo.inner_steps=2", "algo.epochs=2"),
+}
 """What a method needs, so that few rounds show an effect."""
 BUDGETS = ("algo.budgets={a:{epsilon:3,share:0.5},b:{epsilon:9,share:0.5}}", "algo.rounds=4")
 GIVEN = ("algo.calibration=given", "algo.noise_multiplier=1")
 SETTINGS = {
     "cdp_fedavg": [GIVEN, ("algo.cohort=2",), ("algo.calibration=paper",)],
+    "decor": [("preset.n_silos=4",)],
     "dp_erm": [GIVEN, ("algo.calibration=paper",)],
     "fedopt": [("algo.rule=momentum",), ("algo.rule=adagrad",)],
     "local_sgd": [GIVEN],
