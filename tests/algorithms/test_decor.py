@@ -168,6 +168,17 @@ def test_a_record_is_hidden_by_the_distance_that_it_moves_all_messages(ratio, ch
 
 
 @pytest.mark.parametrize(
+    ("chords", "ratio", "of_a_page"),
+    [(0.0, 3, (5.28, 3.46, 1.0)), (0.0, 10, (7.61, 6.22, 1.0)), (1.0, 3, (7.3, 6.4, 5.5))],
+)
+def test_eight_silos_are_hidden_as_the_page_says(chords, ratio, of_a_page):
+    """docs/privacy/correlated.md"""
+    graph, own = graph_of(neighbours(chords, 8)), (1.0,) * 8
+    found = [min(hidden_by_pairs(graph, own, ratio, known)) for known in range(3)]
+    assert found == pytest.approx(of_a_page, abs=0.005)
+
+
+@pytest.mark.parametrize(
     ("observer", "colluders", "left"),
     [
         ("released model", 1, range(10)),
