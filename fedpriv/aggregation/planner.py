@@ -14,6 +14,7 @@ from fedpriv.certificates.derive import require_adaptable, require_mixable
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.strategy import Strategy
+from fedpriv.rounds.contributors import ONE_SILO_EACH
 from fedpriv.rounds.plan import Federation, Observer, Plan, QueryParameters, ThreatModel
 from fedpriv.training.optimizers import LocalOptimizer
 from fedpriv.util.installed import others
@@ -115,6 +116,8 @@ class Planner:
             self.optimizer,
             authors=others(aggregation),
         )
+        several = self.algo.contributors.weighting.one_silo_each and not federation.one_silo_each
+        require(not several, "algo.weighting", "home", ONE_SILO_EACH)
         self.algo.check(plan)
         used = [parameters.mechanism for parameters in query_parameters.values()]
         if any(mechanism.mixing for mechanism in used):

@@ -32,10 +32,9 @@ from fedpriv.data.table.schema import Category
 from fedpriv.errors import require
 from fedpriv.models import Model
 from fedpriv.models.sums import Sums
-from fedpriv.rounds.contributors import HomeWeighting, UniformWeighting, Users
+from fedpriv.rounds.contributors import WEIGHTINGS, Users
 from fedpriv.rounds.plan import Plan
 
-WEIGHTINGS = {"home": HomeWeighting, "uniform": UniformWeighting}
 STATISTICS = ("count", "mean", "quantiles", "histogram")
 
 
@@ -62,7 +61,7 @@ class Statistics(SumsOfParts):
 
     def __post_init__(self) -> None:
         numbers_and_categories(self.columns)
-        require_one_of(self, weighting=WEIGHTINGS)
+        require_one_of(self, weighting=("home", "uniform"))
         known = set(self.statistics) <= set(STATISTICS) and len(self.statistics) > 0
         require(known, "algo.statistics", self.statistics, f"some of {', '.join(STATISTICS)}")
         inside = len(self.quantiles) > 0 and all(0 < one < 1 for one in self.quantiles)
@@ -71,12 +70,6 @@ class Statistics(SumsOfParts):
             fits = 1 <= getattr(self, name) <= 2**12
             require(fits, f"algo.{name}", getattr(self, name), "a number up to 4096")
         require(bool(self.placed), "algo.statistics", self.statistics, "histogram for categories")
-
-    def check(self, plan: Plan) -> None:
-        super().check(plan)
-        one = self.weighting == "uniform" or plan.federation.one_silo_each
-        ways = "uniform, or data.user_scope=silo or allocator=by_user, so that each has one silo"
-        require(one, "algo.weighting", self.weighting, f"{ways}: a user may be in several")
 
     def parts(self) -> list[tuple[str, int, Part]]:
         found: list[tuple[str, int, Part]] = []

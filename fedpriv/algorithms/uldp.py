@@ -4,6 +4,9 @@ Kato, Xiong, Takagi, Cao, Yoshikawa: Uldp-FL: Federated learning with across-sil
 differential privacy, PVLDB 2024, Algorithm 3; weighting="records" is the enhanced weighting of
 section 4.1 (ULDP-AVG-w), user_rate < 1 the user-level sub-sampling of Algorithm 4.
 
+weighting="home" is ours: users who have one silo each, by how owners are found, count in full
+there, as by weights of records, but without anybody's counts.
+
 Symbols: C -> clip, sigma -> noise_multiplier, q -> user_rate, w_su -> contributors.weighting,
 eta_l -> local_lr, eta_g -> global_lr, Q -> local_epochs, B -> batch_size, S ->
 Federation.n_silos, U -> Federation.n_users, n_su -> counts[s, u].
@@ -55,6 +58,9 @@ LONGER = 1.5
 shortened them; on the 20 tables of `scripts.table_defaults` it is within 3 % of the best length."""
 
 
+LETTERS = {"uniform": "", "records": "w", "home": "h"}
+
+
 @dataclass(frozen=True)
 class UldpBase(Algorithm):
     """Base of ULDP-AVG and ULDP-SGD.
@@ -62,10 +68,10 @@ class UldpBase(Algorithm):
     clip: C, bound on one user's vector in one silo; with budgets that of the largest epsilon.
     noise_multiplier: sigma, noise relative to clip; with budgets it follows from them.
     user_rate: q, probability that a user takes part in a round.
-    weighting: uniform (1 / S) or records (n_su / N_u).
+    weighting: uniform (1 / S), records (n_su / N_u) or home (1; every user has one silo).
     global_lr: eta_g, learning rate of the server; None: the one that moves the model by `LONGER`
-        times the mean of the clipped changes if each user is in one silo: by weights of records S
-        times as much, under uniform weighting S^2 times.
+        times the mean of the clipped changes if each user is in one silo: by weights of records and
+        at home S times as much, under uniform weighting S^2 times.
     cycle: number of public parts of the users that take turns, one part a round; 1: every user
         takes part in every round.
     budgets: budget of each group of users, by name; None: all users have one epsilon.
@@ -115,13 +121,11 @@ class UldpBase(Algorithm):
         """The recipe of local training on one user's records."""
 
     family: ClassVar[str]
-    """The method's name without the letters for weights (w) and sub-sampling (s)."""
+    """The method's name without the letters for weights (w, h) and sub-sampling (s)."""
 
     @property
     def label(self) -> str:
-        letters = ("w" if self.contributors.weighting.needs_counts else "") + (
-            "s" if self.user_rate < 1 else ""
-        )
+        letters = LETTERS[self.weighting] + ("s" if self.user_rate < 1 else "")
         rate = f" q={self.user_rate:g}" if self.user_rate < 1 else ""
         return f"{self.family}-{letters}{rate}" if letters else self.family
 

@@ -102,6 +102,9 @@ class GivenAllocator(Allocator):
 
     known: Allocation = field(kw_only=True)
 
+    def one_silo_each(self, data: DataSet) -> bool:
+        return bool(((self.known.counts() > 0).sum(axis=0) <= 1).all())
+
     def allocate(self, records: Records, data: DataSet, streams: Streams) -> Allocation:
         return self.known
 
@@ -187,8 +190,12 @@ def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
 
 
 def independent_users(exp: Experiment, users: int) -> tuple[np.ndarray, np.ndarray]:
-    """User and silo of each record, if every user has one draw in every silo."""
+    """User and silo of each record, if every user has one draw in every silo. Where users have one
+    silo each, these are in the first one, and one more user in each of the others."""
     draws = exp.data.records_per_draw
+    if exp.algo.contributors.weighting.one_silo_each:
+        user = np.repeat(np.arange(users + exp.allocator.n_silos - 1), draws)
+        return user, np.maximum(0, user - users + 1)
     user = np.repeat(np.arange(users), exp.allocator.n_silos * draws)
     silo = np.tile(np.repeat(np.arange(exp.allocator.n_silos), draws), users)
     return user, silo

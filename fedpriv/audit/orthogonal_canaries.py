@@ -64,10 +64,9 @@ def orthogonal_canaries(
         each = exp.allocator.n_silos * exp.data.records_per_draw
         most = int((MAX_FEATURES / each) ** 0.5) - ORDINARY_USERS
         wanted = max(MIN_CANARIES, min(wanted, most))
-        n_users = wanted + ORDINARY_USERS
-        user, silo = independent_users(exp, n_users)
+        user, silo = independent_users(exp, wanted + ORDINARY_USERS)
         trains = np.ones(len(user), dtype=bool)
-        allocation = Allocation(user, silo, trains, n_users, exp.allocator.n_silos)
+        allocation = Allocation(user, silo, trains, int(user.max()) + 1, exp.allocator.n_silos)
         owner = np.where(user < wanted, user, -1)
         leaves = not exp.algo.contributors.weighting.needs_counts
     count = int(owner.max()) + 1

@@ -80,6 +80,7 @@ class HeartDisease(DataSet):
     task = BinaryClassification()
     natural_silos = 4
     natural_users = True
+    users_of_one_silo = True
     disjoint_test = True  # one record is one patient
 
     def load(self, streams: Streams) -> Corpus:

@@ -53,6 +53,7 @@ class TcgaBrca(DataSet):
     task = CoxRegression()
     natural_silos = 6
     natural_users = True
+    users_of_one_silo = True
     records_per_draw = 2
     disjoint_test = True  # one record is one patient
 

@@ -58,7 +58,7 @@ def main(words: list[str]) -> None:
 
 def _own_table(args: argparse.Namespace) -> None:
     """Write a project on the user's own table, and say what its records decided."""
-    from fedpriv.projects.own_table import SCHEMA_FILE, TRAIN, OwnTable  # reads tables with pandas
+    from fedpriv.projects.own_table import SCHEMA_FILE, OwnTable  # reads tables with pandas
 
     for option in ("method", "model"):
         require(not getattr(args, option), f"--{option}", "", "for a project without data.path")
@@ -81,7 +81,7 @@ def _own_table(args: argparse.Namespace) -> None:
         say(f"Models are NOT private until {schema} says public: true. Check its lines first,")
         say("or name a new folder, ranges and --public.")
     conf, run = args.folder / "conf", args.folder / "run"
-    say(f"\nfedpriv --config-dir {shlex.quote(str(conf))} {TRAIN} hydra.run.dir={run}")
+    say(f"\nfedpriv --config-dir {shlex.quote(str(conf))} {own.train} hydra.run.dir={run}")
     say(f"fedpriv report {shlex.quote(str(run))} --figure")
 
 

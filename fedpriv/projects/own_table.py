@@ -31,6 +31,8 @@ NAME = "own"
 """Of the data set: `data=own`."""
 SCHEMA_FILE = "schema.yaml"
 TRAIN = f"data={NAME} accountant.target=2 randomness=system"
+AT_HOME = " algo.weighting=home"
+"""Where every user has one silo of several, as `fedpriv.algorithms.uldp` says."""
 PLACES = ("root", "path", "test", "schema", "schema_digest")
 """Keys of a table that a project writes in its own way."""
 README = """\
@@ -53,12 +55,14 @@ class OwnTable:
     """A project on a table, and what a person has to know of it.
 
     files: text by path.
+    train: words of a training.
     decided: what was decided about each column, in lines for a person.
     schema: what is public about the table, or will be.
     notes: what is odd about the records; private.
     """
 
     files: dict[str, str]
+    train: str
     decided: tuple[str, ...]
     schema: Schema
     notes: tuple[str, ...]
@@ -88,12 +92,14 @@ class OwnTable:
         settings = _settings(table, overrides, folder.resolve() / SCHEMA_FILE)
         decided, notes = _tried(table, text, experiment.streams)
         name = Path(str(table.path)).name
+        apart = experiment.allocator.n_silos > 1 and experiment.allocator.one_silo_each(table)
+        train = TRAIN + AT_HOME * apart
         files = {
             SCHEMA_FILE: text,
             f"conf/data/{NAME}.yaml": settings,
-            "README.md": README.format(path=name, schema=SCHEMA_FILE, name=NAME, train=TRAIN),
+            "README.md": README.format(path=name, schema=SCHEMA_FILE, name=NAME, train=train),
         }
-        return OwnTable(files, decided, schema, notes)
+        return OwnTable(files, train, decided, schema, notes)
 
 
 def _checked(words: Sequence[str]) -> list[str]:

@@ -164,8 +164,15 @@ class HomeWeighting(InFull):
     one_silo_each = True
 
 
-WEIGHTINGS: dict[str, type[Weighting]] = {"uniform": UniformWeighting, "records": RecordWeighting}
+WEIGHTINGS: dict[str, type[Weighting]] = {
+    "uniform": UniformWeighting,
+    "records": RecordWeighting,
+    "home": HomeWeighting,
+}
 """Weightings by their names in the configuration."""
+ONE_SILO_EACH = (
+    "uniform, or data.user_scope=silo or allocator=by_user, so that each user has one silo"
+)
 
 
 class Contributors(ABC):

@@ -20,6 +20,7 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.plain import Plain
 from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
 from fedpriv.algorithms.uldp_naive import UldpNaive
+from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.local_job import LocalJob
@@ -128,21 +129,30 @@ def test_the_denominator_is_the_expected_size():
     assert after.params == 10.0 / (0.5 * 4 * 2) * 8.0
 
 
-@pytest.mark.parametrize(("weighting", "weight"), [("uniform", 1 / 3), ("records", 1.0)])
+@pytest.mark.parametrize(
+    ("weighting", "weight"), [("uniform", 1 / 3), ("records", 1.0), ("home", 1.0)]
+)
 def test_the_mean_of_changes_is_over_the_users_of_the_silos_that_are_there(weighting, weight):
     """Two users in each of three silos, of which one is missing: four changes of mean 3, and a step
     of 1.5 times that."""
     algo = avg(weighting=weighting, global_lr=None)
     total = Total(weight * np.array([1.0 + 2.0 + 3.0 + 6.0]), ("silo0", "silo2"))
-    plan = make_plan(algo, Gaussian(1.0, 5.0), federation=Federation(6, 3, 1))
+    federation = Federation(6, 3, 1, one_silo_each=True)
+    plan = make_plan(algo, Gaussian(1.0, 5.0), federation=federation)
     after = algo.global_update(State(np.zeros(1)), only_query(algo, plan), total, plan)
     assert after.params == pytest.approx(4.5)
+
+
+def test_only_users_of_one_silo_are_at_home():
+    with pytest.raises(ConfigError, match="so that each user has one silo"):
+        make_plan(avg(weighting="home"), Gaussian(1.0, 5.0), federation=Federation(6, 3, 1))
 
 
 def test_labels_are_the_papers():
     labels = [avg().label, avg(weighting="records").label, avg(user_rate=0.5).label]
     assert labels == ["ULDP-AVG", "ULDP-AVG-w", "ULDP-AVG-s q=0.5"]
     assert sgd(weighting="records", user_rate=0.5).label == "ULDP-SGD-ws q=0.5"
+    assert avg(weighting="home").label == "ULDP-AVG-h"
 
 
 # -- ULDP-NAIVE ------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ Trials are counted, not timed, so that every result is the same on every machine
 import numpy as np
 import pytest
 from planted_bugs import clip_of_a_part, order_by_position, repeated, the_same_users
+from public_schema import SCHEMA
 
 from fedpriv.audit.audit import Effort, audit
 from fedpriv.audit.figure import draw
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
+from fedpriv.projects.patients import csv_text
 from fedpriv.testing import experiment
 
 ULDP = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1"]
@@ -37,6 +39,21 @@ def test_a_worst_canary_attains_most_of_a_certificate_and_never_more(tmp_path):
 def test_a_bound_that_adapts_leaves_most_of_a_certificate_attainable():
     rows = audited(*ULDP, "mechanism=adaptive", "rounds=2", trials=200)
     assert 0.4 * rows[MODEL].certified < rows[MODEL].bound.audited <= rows[MODEL].certified
+    assert not any(row.alarm for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("trials", "share"), [(40, 0.0), pytest.param(300, 0.4, marks=pytest.mark.slow)]
+)
+def test_a_user_at_home_attains_most_of_a_certificate_and_never_more(trials, share, tmp_path):
+    """With weight 1 in one of three silos."""
+    (tmp_path / "visits.csv").write_text(csv_text(patients=20))
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    table = ["data=table", f"data.path={tmp_path}/visits.csv", "data.outside=accept"]
+    table += [f"data.schema={tmp_path}/schema.yaml", "allocator=by_user", "allocator.n_silos=3"]
+    home = [*table, "algo.weighting=home", "model=linear"]
+    rows = audited(*home, "algo=uldp_sgd", "algo.noise_multiplier=1", "rounds=1", trials=trials)
+    assert share * rows[MODEL].certified < rows[MODEL].bound.audited <= rows[MODEL].certified
     assert not any(row.alarm for row in rows.values())
 
 

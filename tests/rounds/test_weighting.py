@@ -6,6 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedpriv.rounds.contributors import (
     WEIGHTINGS,
+    HomeWeighting,
     OwnWeighting,
     RecordsInFull,
     RecordVectors,
@@ -21,7 +22,7 @@ from fedpriv.rounds.plan import Federation
 
 @given(arrays(np.int64, (4, 7), elements=st.integers(0, 3000)))
 def test_a_users_weights_never_exceed_one(counts):
-    for weighting in WEIGHTINGS.values():
+    for weighting in (UniformWeighting, RecordWeighting):
         weights = weighting().weights(counts)
         assert (weights >= 0).all()
         assert weights.sum(axis=0).max() <= 1 + 1e-12
@@ -38,6 +39,13 @@ def test_a_silos_own_records_count_in_full():
     np.testing.assert_array_equal(weighting.weights(np.zeros((2, 3))), np.ones((2, 3)))
     assert weighting.own_units
     assert not any(other.own_units for other in (*WEIGHTINGS.values(), OwnWeighting))
+
+
+def test_a_user_at_home_counts_in_full_where_the_records_are():
+    """So that only users of one silo may be weighed so (`Weighting.one_silo_each`)."""
+    np.testing.assert_array_equal(HomeWeighting().own_weights(1, (3, 4)), np.ones(4))
+    apart = {name for name, weighting in WEIGHTINGS.items() if weighting.one_silo_each}
+    assert apart == {"home"}
 
 
 class Doubled(Weighting):

@@ -110,6 +110,10 @@ class Table(DescribedTable):
         settings["path"] = path
         return SiteTable(**settings)
 
+    @property
+    def users_of_one_silo(self) -> bool:
+        return self.declared.user is None or self.user_scope == SILO
+
     def public_users(self, streams: Streams) -> int:
         return self.declared.n_users
 
