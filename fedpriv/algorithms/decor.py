@@ -84,6 +84,9 @@ class Decor(MinibatchSgd):
     def check(self, plan: Plan) -> None:
         super().check(plan)
         require(not plan.streams.system, "randomness", "system", "seed, for the noise of pairs")
+        whole = plan.mechanism.encoding(2, 1.0) is not None
+        allowed = "gaussian: no proof here is of integer noise that two silos share"
+        require(not whole, "mechanism", "discrete_gaussian", allowed)
         summed = not plan.observer(RELEASED_MODEL).sees_messages
         require(summed, "algo", "decor", "another: the total of this aggregation is no sum")
         silos = plan.federation.n_silos

@@ -252,6 +252,7 @@ def test_a_run_resumes_to_the_same_bits_after_every_round():
         ("randomness=system", "randomness=system: seed, for the noise of pairs"),
         ("algo.chords=1.5", r"algo\.chords=1\.5: from 0 to 1"),
         ("algo.colluders=9 preset.n_silos=40", r"algo\.colluders=9: fewer"),
+        ("mechanism=discrete_gaussian", "mechanism=discrete_gaussian: gaussian: no proof"),
         ("aggregation=robust", "algo=decor: another: the total"),
         ("aggregation=shuffle mechanism=binomial", "shuffle: needs another algorithm"),
     ],
