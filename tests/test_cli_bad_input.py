@@ -127,13 +127,10 @@ def one_line(words, named, tmp_path, command=run):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("words", "named"), BAD_SETTINGS, ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(
+    ("words", "named"), [*BAD_SETTINGS, *BAD_WHEN_LOADED], ids=lambda value: " ".join(value)
+)
 def test_one_line_names_what_is_wrong(words, named, tmp_path):
-    one_line(words, named, tmp_path)
-
-
-@pytest.mark.parametrize(("words", "named"), BAD_WHEN_LOADED, ids=lambda value: " ".join(value))
-def test_one_line_also_after_the_folder_was_made(words, named, tmp_path):
     one_line(words, named, tmp_path)
 
 

@@ -112,11 +112,13 @@ def test_a_gaussian_has_the_bits_of_the_library(noise, adjacency):
     np.testing.assert_array_equal(event_curve(event, adjacency, ORDERS), library.rdp)
 
 
-def test_poisson_samples_have_no_curve_under_replacement():
-    with pytest.raises(ConfigError, match="replace"):
-        rdp_curve([(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(5.0)), 1)], REPLACE)
-
-
-def test_sampled_zcdp_has_no_curve():
-    with pytest.raises(ConfigError, match="Poisson sampling of Gaussians"):
-        rdp_curve([(dp.PoissonSampledDpEvent(0.1, dp.ZCDpEvent(0.02)), 1)], ADD_REMOVE)
+@pytest.mark.parametrize(
+    ("event", "adjacency", "named"),
+    [
+        (dp.GaussianDpEvent(5.0), REPLACE, "replace"),
+        (dp.ZCDpEvent(0.02), ADD_REMOVE, "Poisson sampling of Gaussians"),
+    ],
+)
+def test_some_poisson_samples_have_no_curve(event, adjacency, named):
+    with pytest.raises(ConfigError, match=named):
+        rdp_curve([(dp.PoissonSampledDpEvent(0.1, event), 1)], adjacency)

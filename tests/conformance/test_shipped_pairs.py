@@ -34,18 +34,10 @@ def test_a_sample_of_all_pairs(place, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-def test_all_pairs(tmp_path):
+@pytest.mark.parametrize(("pairs", "least"), [(all_pairs, 8_000), (all_noises, 100)])
+def test_all_pairs_and_mechanisms(pairs, least, tmp_path):
     """Forty minutes on one core."""
-    failed, trained = failures(all_pairs(), tmp_path)
+    failed, trained = failures(pairs(), tmp_path)
     print(trained, "trained")
     assert not failed, "\n".join(failed)
-    assert trained >= 8_000
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-def test_all_mechanisms(tmp_path):
-    failed, trained = failures(all_noises(), tmp_path)
-    print(trained, "trained")
-    assert not failed, "\n".join(failed)
-    assert trained >= 100
+    assert trained >= least

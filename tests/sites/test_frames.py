@@ -126,15 +126,13 @@ def check_coordinator(recorded, count):
     assert read < count / 2
 
 
-def test_mutated_frames_are_refused_and_counted(recorded):
-    check_site(recorded, 1_000)
-    check_coordinator(recorded, 5_000)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_mutated_frames_are_refused_and_counted(recorded):
-    check_site(recorded, 100_000)
-    check_coordinator(recorded, 100_000)
+@pytest.mark.parametrize(
+    ("requests", "replies"),
+    [(1_000, 5_000), pytest.param(100_000, 100_000, marks=pytest.mark.slow)],
+)
+def test_mutated_frames_are_refused_and_counted(recorded, requests, replies):
+    check_site(recorded, requests)
+    check_coordinator(recorded, replies)
 
 
 def test_frames_of_an_earlier_day_are_refused(recorded):

@@ -29,9 +29,15 @@ def run_schedules(world, count, engine=None):
         every()
 
 
-@pytest.mark.parametrize("world", FAST)
-def test_no_schedule_leads_to_a_wrong_sum(world):
-    run_schedules(world, FAST[world])
+@pytest.mark.parametrize(
+    ("world", "count"),
+    [
+        *FAST.items(),
+        *(pytest.param(*many, marks=pytest.mark.slow) for many in MANY.items()),
+    ],
+)
+def test_no_schedule_leads_to_a_wrong_sum(world, count):
+    run_schedules(world, count)
 
 
 def test_a_party_that_waits_for_one_thing_after_another_in_silence_ends():
@@ -41,12 +47,6 @@ def test_a_party_that_waits_for_one_thing_after_another_in_silence_ends():
     again = {"exchange": None, "step": None, "sender": None, "receiver": "server"}
     with bench("plain_state") as parties:
         check(parties, [(drop, (), nobody), (duplicate, (), again)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", MANY)
-def test_none_of_many_schedules_leads_to_a_wrong_sum(world):
-    run_schedules(world, MANY[world])
 
 
 @pytest.mark.slow
