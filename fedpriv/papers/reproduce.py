@@ -126,12 +126,17 @@ FIGURES: dict[str, FigureMaker] = {
     "study/breast_cancer": partial(
         study.figure,
         name="study/breast_cancer",
-        title="Wisconsin breast cancer, 100 users (zipf), 3 silos",
+        title="breast cancer, 100 users, 3 silos",
     ),
     "study/creditcard": partial(
         study.figure,
         name="study/creditcard",
-        title="credit-card payments, 200 users (zipf), 3 silos",
+        title="card payments, 200 users, 3 silos",
+    ),
+    "study/heart_disease": partial(
+        study.figure,
+        name="study/heart_disease",
+        title="heart disease, 50 users, 4 hospitals",
     ),
 }
 DEFAULT = (

@@ -1,6 +1,8 @@
 """The study of all papers' methods: noise, tuning, comparison, picture."""
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,12 +10,12 @@ import pytest
 from scipy.stats import norm, ttest_rel
 
 from fedpriv.comparisons.request import Request
-from fedpriv.comparisons.trials import chosen_and_reported
+from fedpriv.comparisons.trials import finished, reported_trials
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.study import study
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
 from fedpriv.papers.study.picture import draw
-from fedpriv.papers.study.study import StudyProfile
+from fedpriv.papers.study.study import QUICK
 from fedpriv.papers.study.table import (
     baselines,
     compare_with_reference,
@@ -24,12 +26,9 @@ from fedpriv.papers.study.table import (
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import one_experiment
 
-WORDS = ("experiment=study/breast_cancer", "rounds=4")
+WORDS = ("experiment=study/breast_cancer", "rounds=4", "preset.silo_epochs=5")
 PRIVATE = [(method, unit) for method in METHODS if method.private for unit in method.units]
 BY_NAME = {method.name: method for method in METHODS}
-
-
-ONE_EPSILON = StudyProfile((3,), (0.1,), (1,), (0,), (7,))
 
 
 def planned(method, unit, *words):
@@ -78,7 +77,8 @@ def test_noise_that_is_searched_for_is_that_of_the_gaussian_mechanism(name, unit
 def row(method, errors, **changes):
     usual = {"unit": USER, "method": method, "paper": "", "protects": USER, "epsilon": 3.0}
     usual |= {"certified": 3.0, "server": 3.0, "claimed": math.nan, "errors": tuple(errors)}
-    usual |= {"losses": tuple(errors), "seeds": tuple(range(len(errors))), "train_loss": 0.1}
+    usual |= {"losses": tuple(errors), "seeds": tuple(range(len(errors))), "validation": 0.1}
+    usual |= {"step": 1.0, "steps": (0.3, 1.0, 3.0)}
     return usual | {"settings": "", "delta": 1e-5, "rounds": 4, "records": 10} | changes
 
 
@@ -103,8 +103,7 @@ def test_methods_are_told_apart_by_paired_tests_with_holms_correction():
 
 def test_who_hides_a_user_hides_its_records():
     record = row("MB-SGD", [0.1, 0.1, 0.2], unit=RECORD)
-    variant = ALIKE | {"method": "MB-SGD with k=1"}
-    found = compare_with_reference(table_of([WORSE, ALIKE, variant, record]), RECORD, 3.0)
+    found = compare_with_reference(table_of([WORSE, ALIKE, record]), RECORD, 3.0)
     errors = dict(zip(found["method"], found["errors"]))
     assert errors == {"MB-SGD": record["errors"], "ULDP-AVG": WORSE["errors"]}
 
@@ -118,10 +117,18 @@ def test_the_table_is_read_as_it_was_written(tmp_path):
     assert baselines(back)["method"].tolist() == ["FedAvg"]
 
 
-def test_every_method_gets_the_same_grid():
-    profile = StudyProfile((1,), (0.1, 1), (0.3, 1), (0,), (1, 2))
-    for setting in study.all_settings(WORDS, profile):
-        assert len({*setting.tried.grid}) == (4 if setting.method.private else 2)
+@pytest.mark.parametrize(
+    ("means", "further"),
+    [
+        ({0.3: 0.2, 1.0: 0.1, 3.0: 0.2}, ()),
+        ({0.3: 0.1, 1.0: 0.2, 3.0: 0.3}, (0.1,)),
+        ({0.3: 0.3, 1.0: 0.2, 3.0: 0.1}, (10.0,)),
+        ({0.3: 0.2, 1.0: math.inf, 3.0: math.inf}, (0.1,)),
+        ({study.STEPS[0]: 0.1, study.STEPS[1]: 0.2}, ()),
+    ],
+)
+def test_a_best_step_size_at_an_end_is_followed_by_its_neighbour(means, further):
+    assert study.next_steps(means) == further
 
 
 def test_errors_come_from_seeds_that_nothing_was_chosen_on():
@@ -130,23 +137,27 @@ def test_errors_come_from_seeds_that_nothing_was_chosen_on():
 
 
 def test_every_method_runs_with_its_words(tmp_path):
-    words = (*WORDS, "rounds=1", "preset.local_epochs=1", "preset.silo_epochs=1")
-    settings = study.all_settings(words, ONE_EPSILON)
-    tried = tuple(setting.tried for setting in settings if setting.unit != RECORD)
-    request = Request(tried, words, math.inf, (0,), (), tmp_path)
-    runs = [run for [run] in chosen_and_reported(request)[1].values()]
-    assert len(runs) == len(METHODS)
-    assert all(np.isfinite(run.final("train_loss")) for run in runs)
-    variants = [method for method in METHODS if " with " in method.name]
-    assert (
-        len({run.status.label for run in runs}) == len(METHODS) - len(variants) + 1
-    )  # ULDP-GROUP's label has its k
+    words = (*WORDS, "preset.local_epochs=1", "preset.silo_epochs=1")
+    settings = [one for one in study.all_settings(words, QUICK) if one.unit != NOTHING]
+    compared = tuple(one.compared for one in settings)
+    request = Request(compared, words, math.inf, (0,), (), tmp_path)
+    steps = {one.compared.name: one.method.rate(0.1, 3) for one in settings}
+    runs = list(finished(request, reported_trials(request, steps), quiet=True))
+    assert len(runs) == len(PRIVATE)
+    assert all(np.isfinite(run.final("loss")) for run in runs)
 
 
-def test_a_small_study_is_run_and_drawn(tmp_path):
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A study of three methods: its folder, its table, and the same study once more."""
     chosen = [BY_NAME[name] for name in ("ULDP-AVG-w", "MB-SGD", "FedAvg")]
-    profile = StudyProfile((3,), (0.1, 1e9), (1,), (0,), (7, 8))
-    table = study.study(WORDS, tmp_path, profile, chosen)
+    folder = tmp_path_factory.mktemp("small")
+    profile = replace(QUICK, final=(7, 8))
+    return folder, *(study.study(WORDS, folder, profile, chosen) for _ in range(2))
+
+
+def test_a_small_study_has_a_row_for_each_method_and_unit(small):
+    _, table, again = small
     assert [*zip(table["method"], table["unit"])] == [
         ("ULDP-AVG-w", USER),
         ("MB-SGD", USER),
@@ -155,18 +166,33 @@ def test_a_small_study_is_run_and_drawn(tmp_path):
     ]
     assert {*table["seeds"]} == {(7, 8)}
     assert np.isfinite(table["mean"]).all()
-    tuned = {"algo.global_lr=0.3", "algo.global_lr=0.1", "algo.local_lr=0.1"}
-    assert {*table["settings"].str.split().str[0]} <= tuned
     certified, server, records = (table[key] for key in ("certified", "server", "records"))
     assert math.isinf(server[0])  # it sees the users' weights
     assert certified[1] == pytest.approx(3, rel=1e-3)
     assert server[1] > certified[1]
     assert records[1] < records[2] == records[0]
     assert math.isinf(certified[3])
-    draw(table, tmp_path / "figure.png", title="small")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-    again = study.study(WORDS, tmp_path, profile, chosen)
     assert again["errors"].tolist() == table["errors"].tolist()
+
+
+def test_chosen_step_sizes_lie_between_others(small):
+    for row in small[1].itertuples():
+        assert row.steps[0] < row.step < row.steps[-1] or row.steps[0] == study.STEPS[0]
+
+
+def test_step_sizes_are_chosen_on_a_fifth_of_the_training_records(small):
+    folder = small[0]
+    tuning, final = (
+        {json.loads(file.read_text())["records"] for file in (folder / part).rglob("status.json")}
+        for part in ("tuning", "runs")
+    )
+    assert max(tuning) == 364 == 455 - 455 // 5
+    assert max(final) == 455
+
+
+def test_a_study_is_drawn(small, tmp_path):
+    draw({"small": small[1], "again": small[2]}, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_the_figures_command_leaves_table_and_picture(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ method has a valid certificate for it:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedpriv.accountants.calibrate import smallest_noise
@@ -30,6 +30,7 @@ HU = "Hu et al."
 HUANG = "Huang"
 LOWY = "Lowy et al."
 JEON = "Jeon et al."
+REDDI = "Reddi et al."
 RECORDS_PER_USER = 4
 """k, fixed before any look at the data."""
 K = "algo.records_per_user"
@@ -46,6 +47,7 @@ class Method:
     unit: that the paper protects.
     words: overrides of every run.
     rate: overrides of a step size.
+    first: step size in the middle of those that are tried first: the choice of an earlier study.
     units: further overrides, by the unit that is protected.
     search_noise: whether the noise multiplier is searched for; otherwise the method makes its noise
         for algo.epsilon.
@@ -57,6 +59,7 @@ class Method:
     unit: str
     words: tuple[str, ...]
     rate: Rate
+    first: float
     units: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {USER: ()})
     search_noise: bool = True
     covers_replacement: bool = False
@@ -116,41 +119,67 @@ def _descent(rate: float, silos: int) -> tuple[str, ...]:
     return (f"algo.smoothness={1 / (4 * rate):.6g}",)
 
 
-def _record_level(name: str, paper: str, *words: str, rate: Rate, **how: Any) -> Method:
+def _half_way(rate: float, silos: int) -> tuple[str, ...]:
+    """MR-MTL's pull takes each step half of the way to the silos' mean."""
+    return (*_local(rate, silos), f"algo.proximal={1 / (2 * rate):.6g}")
+
+
+def _record_level(
+    name: str, paper: str, *words: str, rate: Rate, first: float, **how: Any
+) -> Method:
     """A method that protects records, and users with at most k records."""
     units = {USER: (f"{K}={RECORDS_PER_USER}",), RECORD: (f"{K}=null",)}
-    return Method(name, paper, RECORD, ("aggregation=plain", *words), rate, units, **how)
+    return Method(name, paper, RECORD, ("aggregation=plain", *words), rate, first, units, **how)
 
 
-def _baseline(name: str, paper: str, *words: str, rate: Rate = _local) -> Method:
+def _baseline(name: str, paper: str, *words: str, rate: Rate = _local, first: float = 3) -> Method:
     """A non-private method."""
-    return Method(name, paper, NOTHING, words, rate, {NOTHING: ()})
+    return Method(name, paper, NOTHING, words, rate, first, {NOTHING: ()})
 
 
 ALL_RECORDS = 10**4
 """More records than any user or silo has."""
 BOUNDED = "algo.feature_norm=1"
 """The model scales records to this norm anyway. Stated here, it gives a smaller certificate."""
-_GROUP = Method(
-    "ULDP-GROUP",
-    KATO,
-    USER,
-    ("algo=uldp_group", f"algo.batch_size={ALL_RECORDS}"),
-    _local,
-    {
-        USER: (f'algo.group_size="{RECORDS_PER_USER}"',),
-        RECORD: ("algo.group_size=all",),
-    },
-)
-_MINIBATCH = _record_level("MB-SGD", LOWY, "algo=minibatch_sgd", rate=_global, search_noise=False)
 METHODS = (
-    Method("ULDP-NAIVE", KATO, USER, ("algo=uldp_naive",), _global, covers_replacement=True),
-    _GROUP,
-    Method("ULDP-SGD", KATO, USER, ("algo=uldp_sgd",), _mean_user),
-    Method("ULDP-AVG", KATO, USER, ("algo=uldp_avg",), _mean_user),
-    Method("ULDP-AVG-w", KATO, USER, ("algo=uldp_avg_w",), _mean_user),
-    _record_level("CDP-FedAvg", HU, "algo=cdp_fedavg_5", BOUNDED, rate=_local, search_noise=False),
-    _record_level("DP-SGD", HU, "algo=dp_sgd", BOUNDED, rate=_local, search_noise=False),
+    Method("ULDP-NAIVE", KATO, USER, ("algo=uldp_naive",), _global, 0.1, covers_replacement=True),
+    Method(
+        "ULDP-GROUP",
+        KATO,
+        USER,
+        ("algo=uldp_group", f"algo.batch_size={ALL_RECORDS}"),
+        _local,
+        1,
+        {
+            USER: (f'algo.group_size="{RECORDS_PER_USER}"',),
+            RECORD: ("algo.group_size=all",),
+        },
+    ),
+    Method("ULDP-SGD", KATO, USER, ("algo=uldp_sgd",), _mean_user, 10),
+    Method("ULDP-AVG", KATO, USER, ("algo=uldp_avg",), _mean_user, 10),
+    Method("ULDP-AVG-w", KATO, USER, ("algo=uldp_avg_w",), _mean_user, 10),
+    Method("ULDP-AVG, robust", KATO, USER, ("algo=uldp_avg", "aggregation=robust"), _mean_user, 10),
+    Method(
+        "ULDP-AVG-w, adaptive",
+        KATO,
+        USER,
+        ("algo=uldp_avg_w", "mechanism=adaptive"),
+        _mean_user,
+        10,
+    ),
+    Method("ULDP-OPT", REDDI, USER, ("algo=uldp_opt",), _global, 0.1),
+    Method(
+        "DP-FTRL",
+        "Kairouz et al.",
+        USER,
+        ("algo=uldp_opt", "algo.rule=momentum", "algo.cycle=4", "mechanism=correlated"),
+        _global,
+        0.3,
+    ),
+    _record_level(
+        "CDP-FedAvg", HU, "algo=cdp_fedavg_5", BOUNDED, rate=_local, first=1, search_noise=False
+    ),
+    _record_level("DP-SGD", HU, "algo=dp_sgd", BOUNDED, rate=_local, first=10, search_noise=False),
     _record_level(
         "DP-ERM",
         HUANG,
@@ -158,23 +187,50 @@ METHODS = (
         "algo.calibration=given",
         "algo.strong_convexity=0.005",
         rate=_descent,
+        first=3,
     ),
-    _MINIBATCH,
-    _record_level("SPIDER", LOWY, "algo=spider", rate=_global, search_noise=False),
-    _record_level("Prox-SGD", LOWY, "algo=prox_sgd", rate=_global, search_noise=False),
+    _record_level("MB-SGD", LOWY, "algo=minibatch_sgd", rate=_global, first=3, search_noise=False),
+    _record_level("SPIDER", LOWY, "algo=spider", rate=_global, first=1, search_noise=False),
+    _record_level("Prox-SGD", LOWY, "algo=prox_sgd", rate=_global, first=1, search_noise=False),
     _record_level(
-        "Prox-SVRG", LOWY, "algo=prox_svrg", "algo.released=last", rate=_global, search_noise=False
+        "Prox-SVRG",
+        LOWY,
+        "algo=prox_svrg",
+        "algo.released=last",
+        rate=_global,
+        first=1,
+        search_noise=False,
     ),
-    _record_level("Prox-PL-SVRG", LOWY, "algo=prox_pl_svrg", rate=_global, search_noise=False),
-    _record_level("Local SGD", LOWY, "algo=local_sgd", BOUNDED, rate=_local, search_noise=False),
+    _record_level(
+        "Prox-PL-SVRG", LOWY, "algo=prox_pl_svrg", rate=_global, first=1, search_noise=False
+    ),
+    _record_level(
+        "Local SGD", LOWY, "algo=local_sgd", BOUNDED, rate=_local, first=0.03, search_noise=False
+    ),
+    _record_level(
+        "Localized MB-SGD",
+        "Gao et al.",
+        "algo=localized_mb_sgd",
+        "algo.phases=2",
+        rate=_global,
+        first=3,
+        search_noise=False,
+    ),
+    Method(
+        "MR-MTL",
+        "Liu et al.",
+        RECORD,
+        ("algo=mr_mtl", f"algo.batch_size={ALL_RECORDS}"),
+        _half_way,
+        3,
+        {RECORD: ()},
+    ),
     _baseline("FedAvg", "McMahan et al.", "algo=fedavg"),
     _baseline("FedProx", "Li et al.", "algo=fedprox"),
     _baseline("SCAFFOLD", "Karimireddy et al.", "algo=scaffold"),
-    _baseline("FedAdam", "Reddi et al.", "algo=fedopt", rate=_global),
+    _baseline("FedAdam", REDDI, "algo=fedopt", rate=_global, first=0.1),
     _baseline(
         "SecureD-FL", JEON, "algo=secured_fl", "aggregation=admm", "aggregation.masking=true"
     ),
-    replace(_GROUP, name="ULDP-GROUP with k=1", units={USER: ('algo.group_size="1"',)}),
-    replace(_MINIBATCH, name="MB-SGD with k=1", units={USER: (f"{K}=1",)}),
+    _baseline("each silo alone", "", "algo=local_only"),
 )
-"""The last two show how much the choice of k matters."""

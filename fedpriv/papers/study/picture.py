@@ -1,16 +1,14 @@
-"""The study's figure: errors for users and errors for records, at each epsilon."""
+"""The study's figure: a column for each data set, errors for users above errors for records."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fedpriv.papers.study.methods import METHODS, RECORD, RECORDS_PER_USER, USER
+from fedpriv.papers.study.methods import METHODS, RECORD, USER
 from fedpriv.papers.study.table import (
     REFERENCES,
     baselines,
@@ -20,71 +18,65 @@ from fedpriv.papers.study.table import (
 )
 from fedpriv.reports.canvas import Axes, plt, save
 
-LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": "#0b559f", "marker": "^"},
-    {"color": "#d1601f", "marker": "s"},
-    {"color": "#3a3a3a", "marker": "o"},
-)
-"""By epsilon, ascending. Markers distinguish them in grey."""
-NAMES = {USER: "a user's epsilon", RECORD: "a record's epsilon"}
-BASELINE_LOOK: dict[str, Any] = {"color": "k", "marker": "D", "ms": 4}
+WIDTH = 6.9
+"""Inches, of a paper's two columns."""
+COLOURS = {"better": "#2a7f3f", "worse": "#b5481d", "not resolved": "#3a3a3a"}
+MARKS = {"better": "^", "worse": "v", "not resolved": "o"}
 
 
-def draw(table: pd.DataFrame, out: Path, *, title: str) -> None:
-    """Draw the study's table into a file."""
-    papers = [one.paper for one in METHODS]
-    known = {*table["method"]}
-    methods = (one for one in METHODS if one.name in known)
-    order = sorted(methods, key=lambda one: papers.index(one.paper))
-    places = {one.name: -number for number, one in enumerate(order)}
+def draw(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
+    """Draw studies at one epsilon into a file.
+
+    tables: of the studies, by the titles of their columns.
+    """
+    [epsilon] = epsilons(pd.concat(tables.values()))
+    found = {
+        (unit, data): compare_with_reference(table, unit, epsilon)
+        for unit in (USER, RECORD)
+        for data, table in tables.items()
+    }
+    known = {unit: _ordered(found, unit) for unit in (USER, RECORD)}
     figure, axes = plt.subplots(
-        1, 2, figsize=(10, 6.6), sharex=True, sharey=True, layout="constrained"
+        2,
+        len(tables),
+        figsize=(WIDTH, 7.6),
+        sharex="col",
+        sharey="row",
+        layout="constrained",
+        squeeze=False,
+        height_ratios=[len(names) for names in known.values()],
     )
-    figure.suptitle(title, fontsize=11)
-    labels = [f"{one.name} ({one.paper})" for one in order]
-    axes[0].set_yticks(list(places.values()), labels, fontsize=8)
-    for axis, unit in zip(axes, (USER, RECORD)):
-        _draw_errors(axis, table, unit, places)
-        axis.legend(fontsize=7.5, loc="lower right")
-        axis.tick_params(axis="x", which="both", labelsize=8)
-        axis.grid(alpha=0.25, axis="x", which="both")
-        for one, below in pairwise(order):
-            if one.paper != below.paper and one.private:
-                axis.axhline(places[below.name] + 0.5, color="0.8", lw=0.8)
-    figure.supxlabel("\n".join(wrap(_footnote(table), 140)), fontsize=7)
-    save(figure, out)
+    for (unit, data), axis in zip(found, axes.flat):
+        _draw_errors(axis, found[unit, data], tables[data], known[unit])
+    for axis, data in zip(axes[0], tables):
+        axis.set_title(data, fontsize=8)
+    for axis, unit in zip(axes[:, 0], known):
+        axis.set_ylabel(f"a {unit}'s epsilon {epsilon:g}, beside {REFERENCES[unit]}", fontsize=8)
+    figure.supxlabel(
+        "test error: mean and deviation over seeds; dashed: FedAvg without privacy\n"
+        "triangles: significantly better (up) or worse (down); circles: not resolved",
+        fontsize=7,
+    )
+    save(figure, out, dpi=200)
 
 
-def _draw_errors(axis: Axes, table: pd.DataFrame, unit: str, places: dict[str, int]) -> None:
-    """Mean and deviation; hollow where there is no significant difference from the reference."""
-    known = epsilons(table)
-    most = len(known) - 1
-    for number, (epsilon, look) in enumerate(zip(known, LOOKS)):
-        shift = 0.22 * (most - 2 * number) / max(1, most)
-        for one in rows(compare_with_reference(table, unit, epsilon)):
-            resolved = one.method == REFERENCES[unit] or one.verdict != "not resolved"
-            style = {"ms": 5, "lw": 0.9, "mfc": look["color"] if resolved else "white", **look}
-            spread = np.nan_to_num(one.deviation)
-            axis.errorbar(one.mean, places[one.method] + shift, xerr=spread, capsize=2, **style)
-        axis.plot([], [], ls="", ms=5, label=f"epsilon {epsilon:g}", **look)
+def _ordered(found: Mapping[tuple[str, str], pd.DataFrame], unit: str) -> list[str]:
+    """The methods that protect a unit, in the order of `METHODS`."""
+    there = {name for (own, _), table in found.items() if own == unit for name in table["method"]}
+    return [one.name for one in METHODS if one.name in there]
+
+
+def _draw_errors(axis: Axes, found: pd.DataFrame, table: pd.DataFrame, names: list[str]) -> None:
+    """Mean and deviation of every method, and a line for FedAvg."""
+    axis.set_yticks(range(len(names)), names, fontsize=6.5)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    for one in rows(found):
+        style: dict[str, Any] = {"color": COLOURS[one.verdict], "marker": MARKS[one.verdict]}
+        place = names.index(one.method)
+        axis.errorbar(one.mean, place, xerr=one.deviation, ms=3.5, lw=0.8, capsize=1.5, **style)
     for free in rows(baselines(table)):
-        place = places[free.method]
-        axis.errorbar(free.mean, place, xerr=free.deviation, lw=0.9, capsize=2, **BASELINE_LOOK)
-    axis.plot([], [], ls="", label="not private", **BASELINE_LOOK)
-    axis.set(xlabel="test error", xscale="log")
-    axis.set_title(f"{NAMES[unit]}\nhollow: not resolved from {REFERENCES[unit]}", fontsize=9)
-
-
-def _footnote(table: pd.DataFrame) -> str:
-    seeds = table["seeds"].map(len)
-    number = " to ".join(dict.fromkeys(f"{end}" for end in (seeds.min(), seeds.max())))
-    first = table.iloc[0]
-    records = f"{table['records'].min():,} to {table['records'].max():,}"
-    kept = f"at most {RECORDS_PER_USER} of a user where a user's epsilon is made of a record's"
-    return (
-        f"certified against the released model, adjacency replace, delta = {first['delta']:g}; "
-        f"mean and deviation over {number} seeds, {first['rounds']} rounds, {records} training "
-        f"records ({kept}); paired t-tests over seeds with Holm's "
-        "correction, level 0.05; step size and clip chosen by the training loss on other seeds, "
-        "which no epsilon covers; simulation: noise is seeded"
-    )
+        if free.method == "FedAvg":
+            axis.axvline(free.mean, color="k", ls="--", lw=0.7)
+    axis.set_xlim(left=0)
+    axis.tick_params(axis="x", labelsize=6.5)
+    axis.grid(alpha=0.25, axis="both", lw=0.5)

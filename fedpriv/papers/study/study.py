@@ -3,9 +3,10 @@
 For every method, unit and epsilon:
 
 1. make the noise (`fedpriv.papers.study.methods`);
-2. choose step size and clip from one grid for all methods, by the mean training loss over some
-   seeds (no epsilon covers this choice);
-3. measure the errors with other seeds.
+2. choose the step size by the rule of docs/papers/rule.md: least mean error on a fifth of the
+   training records over the tuning seeds, of three neighbours in `STEPS` and further ones until the
+   best lies between others (no epsilon covers this choice);
+3. measure the errors with other seeds, on the test records.
 
 For each unit, the methods are compared with one method that was named beforehand.
 """
@@ -14,25 +15,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.comparisons.request import Method as Compared
 from fedpriv.comparisons.request import Request
-from fedpriv.comparisons.trials import Choice, chosen_and_reported
+from fedpriv.comparisons.trials import Trial, finished, jobs, reported_trials
+from fedpriv.errors import FedprivError
+from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.papers.study.methods import METHODS, Method
 from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.table import table_of, write
-from fedpriv.reports.finished_runs import Run
+from fedpriv.reports.finished_runs import Run, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import one_experiment
+from fedpriv.settings.experiment import Experiment
+from fedpriv.sweeps.side_by_side import SideBySide
 
 CONCURRENT_RUNS = 128
+STEPS = tuple(float(f"{digit}e{power}") for power in range(-4, 4) for digit in (1, 3))
+"""Step sizes that may be tried."""
 
 
 @dataclass(frozen=True)
@@ -40,53 +48,56 @@ class StudyProfile:
     """The extent of a study.
 
     epsilons: that noise is made for.
-    rates: grid of step sizes.
-    clips: grid of clips.
-    choosing: seeds that choose step size and clip.
+    clip: of all methods.
+    choosing: seeds that choose the step size.
     final: seeds of the errors.
     """
 
     epsilons: tuple[float, ...]
-    rates: tuple[float, ...]
-    clips: tuple[float, ...]
+    clip: float
     choosing: tuple[int, ...]
     final: tuple[int, ...]
 
 
-QUICK = StudyProfile((1, 10), (0.1, 1, 10), (1,), (0,), (100, 101))
+QUICK = StudyProfile((3,), 0.3, (0,), (100, 101))
 PROFILES = {
     "quick": QUICK,
-    "paper": StudyProfile(
-        (1, 3, 10), (0.03, 0.1, 0.3, 1, 3, 10, 30), (0.3, 1), (0, 1), tuple(range(100, 110))
-    ),
+    "paper": replace(QUICK, choosing=tuple(range(5)), final=tuple(range(100, 110))),
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StudySetting:
     """A method that protects a unit at an epsilon.
 
     method: the method.
     unit: that is protected.
     epsilon: of the unit; inf for a non-private method.
-    tried: its overrides, with its noise, and the grid of step sizes and clips.
+    compared: its name and its overrides, with its noise.
+    silos: number of silos.
     """
 
     method: Method
     unit: str
     epsilon: float
-    tried: Compared
+    compared: Compared
+    silos: int
+
+    def trials(self, step: float, seeds: Sequence[int]) -> list[Trial]:
+        """The tuning runs with a step size."""
+        words = self.method.rate(step, self.silos)
+        return [Trial(self.compared, words, seed, tunes=True) for seed in seeds]
 
 
 def figure(folder: Path, profile: str, *, name: str, title: str) -> None:
     """Run a study below a folder, and write study.csv and figure.png there.
 
     name: of the experiment.
-    title: of the figure.
+    title: above the figure.
     """
     table = study((f"experiment={name}",), folder, PROFILES[profile])
     write(table, folder / "study.csv")
-    draw(table, folder / "figure.png", title=title)
+    draw({title: table}, folder / "figure.png")
 
 
 def study(
@@ -95,48 +106,109 @@ def study(
     profile: StudyProfile,
     methods: Sequence[Method] = METHODS,
 ) -> pd.DataFrame:
-    """Run a study of `methods` below a folder; returns its table."""
+    """Run a study of `methods` below a folder, or go on with it; returns its table."""
     settings = list(all_settings(words, profile, methods))
+    compared = tuple(one.compared for one in settings)
     request = Request(
-        tuple(setting.tried for setting in settings),
-        words,
-        math.inf,
-        profile.final,
-        profile.choosing,
-        folder,
-        metric="train_loss",
-        at_once=CONCURRENT_RUNS,
+        compared, words, math.inf, profile.final, profile.choosing, folder, at_once=CONCURRENT_RUNS
     )
-    choices, runs = chosen_and_reported(request)
-    names = [setting.tried.name for setting in settings]
+    tried = tune(request, settings)
+    best = {one: min(tried[one], key=tried[one].__getitem__) for one in settings}
+    chosen = {one.compared.name: one.method.rate(best[one], one.silos) for one in settings}
+    reported = reported_trials(request, chosen)
+    runs = finished(request, reported, quiet=False)
+    ended = [
+        (trial.method, job.experiment, run)
+        for trial, job, run in zip(reported, jobs(request, reported), runs)
+        if run
+    ]
     return table_of(
-        [summarise(one, choices[name], runs[name]) for one, name in zip(settings, names)]
+        [
+            summarise(
+                one,
+                tried[one],
+                [(exp, run) for method, exp, run in ended if method is one.compared],
+            )
+            for one in settings
+        ]
     )
+
+
+def tune(
+    request: Request, settings: Sequence[StudySetting]
+) -> dict[StudySetting, dict[float, float]]:
+    """The mean validation error of every setting at each step size that was tried; inf where a run
+    diverged."""
+    found: dict[StudySetting, dict[float, float]] = {one: {} for one in settings}
+    waiting = {one: beside(one.method.first) for one in settings}
+    while waiting:
+        points = [(one, step) for one, further in waiting.items() for step in further]
+        trials = [trial for one, step in points for trial in one.trials(step, request.tuning_seeds)]
+        errors = validation_errors(request, trials).reshape(len(points), -1)
+        for (one, step), mean in zip(points, errors.mean(axis=1)):
+            found[one][step] = float(mean)
+        waiting = {one: further for one in waiting if (further := next_steps(found[one]))}
+    return found
+
+
+def next_steps(means: dict[float, float]) -> tuple[float, ...]:
+    """The neighbour of the best step size if that is an end of those tried."""
+    best = min(means, key=means.__getitem__)
+    return tuple(step for step in beside(best) if step not in means)
+
+
+def beside(step: float) -> tuple[float, ...]:
+    """A step size and its neighbours in `STEPS`."""
+    place = STEPS.index(step)
+    return STEPS[max(0, place - 1) : place + 2]
+
+
+def validation_errors(request: Request, trials: Sequence[Trial]) -> np.ndarray:
+    """The error of each trial on a fifth of its training records; inf if it diverged."""
+    made = jobs(request, trials)
+    for job in made:
+        data = with_validation_records(job.experiment.data)
+        job.experiment = replace(job.experiment, data=data)
+    try:
+        SideBySide(request.at_once).launch(made, sweep=request.folder)
+    except FedprivError:
+        if not all(isinstance(job.failure, DivergedError | None) for job in made):
+            raise
+    runs = (None if job.failure is not None else read_run(job.folder) for job in made)
+    return np.array([math.inf if run is None else error_of(run) for run in runs])
+
+
+def error_of(run: Run) -> float:
+    """One minus the main metric after the last round."""
+    return 1 - run.final(run.status.metric)
 
 
 def all_settings(
     words: tuple[str, ...], profile: StudyProfile, methods: Sequence[Method] = METHODS
 ) -> Iterator[StudySetting]:
-    """Every method at every unit and epsilon, with its noise and the grid of all methods; a
-    non-private method has no clip."""
+    """Every method at every unit and epsilon, with its noise."""
     silos = one_experiment(*words, *methods[0].words, "seed=0").federation.n_silos
     for method, unit in [(one, unit) for one in methods for unit in one.units]:
-        clips = profile.clips if method.private else (1.0,)
-        grid = tuple(
-            (*method.rate(rate, silos), *method.clip(clip))
-            for rate, clip in product(profile.rates, clips)
-        )
+        shared = (*method.words, *method.units[unit], *method.clip(profile.clip))
         for epsilon in profile.epsilons if method.private else (math.inf,):
-            own = (*method.words, *method.units[unit], *method.noise(words, unit, epsilon))
-            tried = Compared(f"{method.name}, {unit}, {epsilon:g}", own, grid)
-            yield StudySetting(method, unit, epsilon, tried)
+            own = (*shared, *method.noise(words, unit, epsilon))
+            compared = Compared(f"{method.name}, {unit}, {epsilon:g}", own)
+            yield StudySetting(method, unit, epsilon, compared, silos)
 
 
-def summarise(setting: StudySetting, choice: Choice, runs: Sequence[Run]) -> dict[str, Any]:
-    """The row of a setting's final runs. Epsilons are the largest over seeds."""
+def summarise(
+    setting: StudySetting, tried: dict[float, float], ended: Sequence[tuple[Experiment, Run]]
+) -> dict[str, Any]:
+    """The row of a setting's final runs. Epsilons are the largest over seeds.
+
+    tried: mean validation error at each step size.
+    ended: each final run, with its components.
+    """
+    runs = [run for _, run in ended]
+    step = min(tried, key=tried.__getitem__)
     certified = server = math.inf
     if setting.method.private:
-        forecasts = [EpsilonForecast.of(run.experiment()) for run in runs]
+        forecasts = [EpsilonForecast.of(exp) for exp, _ in ended]
         certified, server = (
             max(setting.method.certified(one, setting.unit, observer) for one in forecasts)
             for observer in (RELEASED_MODEL, SERVER)
@@ -150,11 +222,13 @@ def summarise(setting: StudySetting, choice: Choice, runs: Sequence[Run]) -> dic
         "certified": certified,
         "server": server,
         "claimed": max(claimed_epsilon(run, setting.unit) for run in runs),
-        "errors": tuple(1 - run.final(run.status.metric) for run in runs),
+        "errors": tuple(map(error_of, runs)),
         "losses": tuple(run.final("loss") for run in runs),
         "seeds": tuple(run.seed for run in runs),
-        "train_loss": math.nan if choice.mean is None else choice.mean,
-        "settings": " ".join(choice.setting),
+        "step": step,
+        "steps": tuple(sorted(tried)),
+        "validation": tried[step],
+        "settings": " ".join(setting.method.rate(step, setting.silos)),
         "delta": runs[0].status.delta,
         "rounds": runs[0].rounds,
         "records": max(run.status.records for run in runs),

@@ -11,8 +11,9 @@ A table has the columns
     claimed     the paper's epsilon of the released model for this noise; NaN if it claims none
     errors, losses  test error and test loss after the last round, by seed
     seeds       of the final runs
-    train_loss  training loss that chose the settings, on other seeds
-    settings    chosen overrides
+    step, steps the chosen step size, and all that were tried
+    validation  error that chose it, on a fifth of the training records and other seeds
+    settings    overrides of the step size
     delta       of the epsilons
     rounds      number of rounds
     records     number of training records, the largest over seeds
@@ -38,8 +39,8 @@ REFERENCES = {USER: "ULDP-AVG-w", RECORD: "MB-SGD"}
 """The method that the others are compared with, named before any run: Uldp-FL's final method, and
 the simplest method that protects records."""
 LEVEL = 0.05
-BY_SEED = {"errors": float, "losses": float, "seeds": int}
-"""Columns with a number for each seed, and its type."""
+SEVERAL = {"errors": float, "losses": float, "seeds": int, "steps": float}
+"""Columns with several numbers, and their type."""
 
 
 def table_of(records: Sequence[Mapping[Any, Any]]) -> pd.DataFrame:
@@ -56,9 +57,9 @@ def rows(table: pd.DataFrame) -> Iterator[Any]:
 
 
 def write(table: pd.DataFrame, path: Path) -> None:
-    """Write a CSV file; numbers of several seeds are separated by spaces."""
+    """Write a CSV file; several numbers are separated by spaces."""
     texts = table.drop(columns=["mean", "deviation"])
-    for column in BY_SEED:
+    for column in SEVERAL:
         texts[column] = [" ".join(f"{one:.6g}" for one in each) for each in texts[column]]
     texts.to_csv(path, index=False, float_format="%.6g", na_rep="nan")
 
@@ -66,8 +67,8 @@ def write(table: pd.DataFrame, path: Path) -> None:
 def read(path: Path) -> pd.DataFrame:
     """Read a file that `write` has written."""
     with opened(path, TABLE_BYTES) as file:
-        table = pd.read_csv(file, dtype=dict.fromkeys(BY_SEED, str), float_precision="round_trip")
-    for column, kind in BY_SEED.items():
+        table = pd.read_csv(file, dtype=dict.fromkeys(SEVERAL, str), float_precision="round_trip")
+    for column, kind in SEVERAL.items():
         table[column] = [tuple(map(kind, text.split())) for text in table[column]]
     return table_of(table.to_dict("records"))
 
@@ -75,12 +76,10 @@ def read(path: Path) -> pd.DataFrame:
 def with_users_as_records(table: pd.DataFrame) -> pd.DataFrame:
     """The rows, and those of user-level methods once more for the unit record.
 
-    A method that hides a user hides each of the user's records. Variants, whose names have "with",
-    are left out if the method has runs of its own for records.
+    A method that hides a user hides each of the user's records.
     """
     own = table[table["unit"] == RECORD]["method"]
-    plain = table["method"].str.partition(" with ")[0]
-    added = table[(table["unit"] == USER) & ~plain.isin(own)]
+    added = table[(table["unit"] == USER) & ~table["method"].isin(own)]
     return pd.concat([table, added.assign(unit=RECORD)])
 
 
