@@ -16,6 +16,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -104,9 +105,10 @@ def page(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def _error(one: object) -> str:
+def _error(one: Any) -> str:
     """A method and its mean error in per cent, with an asterisk if its step size is an end."""
-    raise NotImplementedError
+    end = one.step in (one.steps[0], one.steps[-1])
+    return f"{one.method} {100 * one.mean:.1f}{'*' * end}"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ from fedpriv.accountants.ledger import Ledger
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.rounds.query import events_of
 from fedpriv.rounds.state import State
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import prepare
+from fedpriv.settings.compose import one_experiment
 from fedpriv.testing import experiment
 from fedpriv.testing.experiments import SMALL
 
@@ -91,3 +93,14 @@ def test_correlated_noise_and_a_server_optimiser_are_dp_ftrl_with_one_release_a_
         found.append({row.observer: row.certified for row in ledger.rows(4)})
     assert found[0] == found[1]
     assert found[0]["released model"] < gaussian_epsilon(4**0.5 / 2, 1e-5)
+
+
+@pytest.mark.parametrize("mechanism", ["correlated", "gaussian"])
+@pytest.mark.parametrize("rule", ["momentum", "adam"])
+def test_the_baselines_of_an_experiment_have_the_certificate_of_a_users_turns(mechanism, rule):
+    """40 rounds in turns of 10: four Gaussians of clip over noise."""
+    words = ("experiment=baselines/dp_ftrl", "seed=0", "accountant=pld")
+    exp = one_experiment(*words, f"mechanism={mechanism}", f"algo.rule={rule}")
+    found = {row.observer: row.certified for row in EpsilonForecast.of(exp).last}
+    assert found["server"] == found["released model"]
+    assert found["server"] == pytest.approx(gaussian_epsilon(4**0.5 / 2, 1e-5), rel=1e-3)

@@ -15,6 +15,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf" / "experiment"
 FILES = sorted(CONF.rglob("*.yaml"))
 SMALLER = {
     "uldp_fl": ["preset.local_epochs=1", "preset.silo_epochs=1", "allocator.n_users=10"],
+    "baselines": ["algo.cycle=2"],
     "budgets": ["preset.local_epochs=1"],
     "hu": ["algo.epsilon=1"],
     "huang": ["algo.epsilon=1", "allocator.n_silos=20", "algo.local_steps=1"],
