@@ -133,11 +133,6 @@ FIGURES: dict[str, FigureMaker] = {
         name="study/creditcard",
         title="card payments, 200 users, 3 silos",
     ),
-    "study/heart_disease": partial(
-        study.figure,
-        name="study/heart_disease",
-        title="heart disease, 50 users, 4 hospitals",
-    ),
 }
 DEFAULT = (
     "claimed_certified",

@@ -16,10 +16,11 @@ from fedpriv.papers.study.table import (
     epsilons,
     rows,
 )
-from fedpriv.reports.canvas import Axes, plt, save
+from fedpriv.reports.canvas import Axes, plain_ticks, plt, save
 
 WIDTH = 6.9
 """Inches, of a paper's two columns."""
+TICKS = (0.05, 0.1, 0.2, 0.5)
 COLOURS = {"better": "#2a7f3f", "worse": "#b5481d", "not resolved": "#3a3a3a"}
 MARKS = {"better": "^", "worse": "v", "not resolved": "o"}
 
@@ -47,14 +48,17 @@ def draw(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
         height_ratios=[len(names) for names in known.values()],
     )
     for (unit, data), axis in zip(found, axes.flat):
-        _draw_errors(axis, found[unit, data], tables[data], known[unit])
+        _draw_errors(axis, found[unit, data], tables[data], known[unit], REFERENCES[unit])
     for axis, data in zip(axes[0], tables):
         axis.set_title(data, fontsize=8)
+    for axis in axes.flat:
+        axis.set_xscale("log")
+        plain_ticks(axis, TICKS)
     for axis, unit in zip(axes[:, 0], known):
-        axis.set_ylabel(f"a {unit}'s epsilon {epsilon:g}, beside {REFERENCES[unit]}", fontsize=8)
+        axis.set_ylabel(f"a {unit}'s epsilon {epsilon:g}", fontsize=8)
     figure.supxlabel(
         "test error: mean and deviation over seeds; dashed: FedAvg without privacy\n"
-        "triangles: significantly better (up) or worse (down); circles: not resolved",
+        "triangles: significantly better (up) or worse (down) than the diamond; circles: neither",
         fontsize=7,
     )
     save(figure, out, dpi=200)
@@ -66,17 +70,20 @@ def _ordered(found: Mapping[tuple[str, str], pd.DataFrame], unit: str) -> list[s
     return [one.name for one in METHODS if one.name in there]
 
 
-def _draw_errors(axis: Axes, found: pd.DataFrame, table: pd.DataFrame, names: list[str]) -> None:
-    """Mean and deviation of every method, and a line for FedAvg."""
+def _draw_errors(
+    axis: Axes, found: pd.DataFrame, table: pd.DataFrame, names: list[str], reference: str
+) -> None:
+    """Mean and deviation of every method, and a line for FedAvg; nothing without methods."""
+    axis.set_visible(len(found) > 0)
     axis.set_yticks(range(len(names)), names, fontsize=6.5)
     axis.set_ylim(len(names) - 0.5, -0.5)
     for one in rows(found):
-        style: dict[str, Any] = {"color": COLOURS[one.verdict], "marker": MARKS[one.verdict]}
+        mark = "D" if one.method == reference else MARKS[one.verdict]
+        style: dict[str, Any] = {"color": COLOURS[one.verdict], "marker": mark}
         place = names.index(one.method)
         axis.errorbar(one.mean, place, xerr=one.deviation, ms=3.5, lw=0.8, capsize=1.5, **style)
     for free in rows(baselines(table)):
         if free.method == "FedAvg":
             axis.axvline(free.mean, color="k", ls="--", lw=0.7)
-    axis.set_xlim(left=0)
     axis.tick_params(axis="x", labelsize=6.5)
     axis.grid(alpha=0.25, axis="both", lw=0.5)
