@@ -45,9 +45,9 @@ DATA = {
     "adult": "census",
 }
 """Titles, by names."""
-FRESH_RECORDS = ("Prox-SGD", "Localized MB-SGD")
-"""They divide a silo's records among rounds or phases. With four records a user, the smallest
-hospital has too few."""
+MANY_RECORDS = ("Prox-SGD", "Localized MB-SGD", "Local SGD")
+"""They divide a silo's records among rounds, phases or steps. With four records a user, the
+smallest hospital has too few."""
 EPSILON = 3.0
 LEAST = 4
 """Methods that the page's table names."""
@@ -77,7 +77,7 @@ def methods(data: str) -> list[Method]:
         known = [one for one in known if one.name != "DP-FTRL"]
         return [_for_records(one) if RECORD in one.units else one for one in known]
     if data == "heart_disease":
-        return [_for_records(one) if one.name in FRESH_RECORDS else one for one in known]
+        return [_for_records(one) if one.name in MANY_RECORDS else one for one in known]
     return known
 
 
@@ -97,10 +97,12 @@ def adult(folder: Path) -> tuple[str, ...]:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows(one for one in answers if one[1] in employers)
-    words = ("data=table", f"data.path={path}", f"data.schema={SCHEMA}", "allocator=natural")
-    words += ("data.one_row_per_user=true", "data.metric=balanced_accuracy")
-    words += ("preset.n_users=null", "preset.n_silos=null", "preset.zero_start=false")
-    return ("experiment=study/heart_disease", *words)
+    return (
+        *("experiment=study/heart_disease", "data=table", "allocator=natural"),
+        *(f"data.path={path}", f"data.schema={SCHEMA}", "data.one_row_per_user=true"),
+        *("preset.n_users=null", "preset.n_silos=null", "preset.zero_start=false"),
+        "data.metric=balanced_accuracy",
+    )
 
 
 def table(path: Path = TABLE) -> Measured:
