@@ -33,8 +33,8 @@ from fedpriv.data.table.read import given_frame
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
-from fedpriv.reports.released_choice import release_choices
 from fedpriv.reports.report import Report
+from fedpriv.reports.selection_cost import release_choices
 from fedpriv.runs.analyse_command import analyse as release
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train

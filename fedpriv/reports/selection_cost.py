@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedpriv.accountants.events import RELEASED_MODEL
+from fedpriv.bundles.bundle import FOLDER, Bundle, read_bundle
+from fedpriv.bundles.write import write_bundle
 from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.finished_runs import Run, read_evaluation
 from fedpriv.reports.summary import best_by
 from fedpriv.runs.evaluate_command import EVALUATION, MOST_BYTES, WEIGHTS
 from fedpriv.runs.labels import CHARGED, RELEASED
-from fedpriv.runs.tables import STATISTICS
+from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, STATISTICS, Tables
+from fedpriv.settings.run_options import BY_METRICS
 from fedpriv.sweeps.random_number import DRAW, Cost, SweepDraw
 from fedpriv.util.untrusted_files import file_digest
+
+BEST = "best"
+"""Folder of a sweep with what may be published of it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Selection:
             return f": the number of runs was drawn for a choice by {fixed}"
         if others := self._others:
             return f": {others}"
-        trained = [self._run(number) for number in self._drawn]
+        trained = sorted(self.runs, key=lambda run: int(run.folder.name))
         if any(INVENTED in run.status.not_covered for run in trained):
             return ": users are drawn over those that the data set names"
         planned = [self.draw.rounds[place] for place in self.draw.chosen]
@@ -95,7 +101,7 @@ class Selection:
     def _others(self) -> str:
         """How the runs differ from those that were drawn, by folder and seed; empty if they do
         not."""
-        seeds = {str(number): self.draw.seed(number) for number in self._drawn}
+        seeds = {str(number): self.draw.seed(number) for number in range(len(self.draw.chosen))}
         found = {run.folder.name: run.seed for run in self.runs}
         if extra := sorted(found.keys() - seeds.keys()):
             return f"{', '.join(extra)} were not drawn"
@@ -116,28 +122,35 @@ class Selection:
         found = self.evaluations.get(name)
         if found is None:
             return f"{name} has no finished evaluation"
-        if keys := self.draw.evaluation_changed(int(name), found.config):
+        if keys := self.draw.changed(int(name), found.config, evaluation=True):
             return f"the evaluation of {name} has other settings than drawn: {', '.join(keys)}"
         if found.seed != run.seed:
             return f"the evaluation of {name} has another seed, so other test persons"
-        if found.config["algo"]["digest"] != file_digest(run.folder / WEIGHTS, MOST_BYTES):
+        model = file_digest(run.folder / WEIGHTS, MOST_BYTES)
+        if found.config.get("algo", {}).get("digest") != model:
             return f"the evaluation of {name} is of another model"
         return ""
 
-    def _run(self, number: int) -> Run:
-        [run] = [run for run in self.runs if run.folder.name == str(number)]
-        return run
-
     @property
-    def _drawn(self) -> range:
-        return range(len(self.draw.chosen))
+    def bundle(self) -> Bundle:
+        """What may be published of the sweep, if the choice is covered: the best run's bundle, with
+        the cost of the choice in place of the run's own, and its score."""
+        draw, bundle = self.draw, read_bundle(self.best.folder / FOLDER)
+        rows = [_priced(self.best, draw.cost, draw.cost.unit)]
+        metrics, labels = bundle.metrics, bundle.labels
+        if draw.evaluation_cost is not None:
+            scored = self.evaluations[self.best.folder.name]
+            rows.append(_priced(scored, draw.evaluation_cost, "test person"))
+            metrics, labels = _scores(scored.folder), {**labels, "metrics": CHARGED}
+        covered = [text for text in bundle.not_covered if text != BY_METRICS]
+        told = replace(bundle, metrics=metrics, labels=labels)
+        return replace(told, certificate=rows, not_covered=covered)
 
     @property
     def note(self) -> str:
         """A sentence for a table."""
         asked = self.draw.asked
-        chosen = self.evaluations.get(self.best.folder.name, self.best)
-        value = chosen.final(self.metric)
+        value = _score(self.evaluations.get(self.best.folder.name, self.best), self.metric)
         return (
             f"best of a random number of runs ({len(self.draw.chosen)} drawn, mean "
             f"{asked.mean:g}, shape {asked.shape:g}): {self.best.folder} with "
@@ -160,10 +173,23 @@ def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
             each = {run.folder.name: read_evaluation(run.folder / EVALUATION) for run in members}
             evaluations = {number: one for number, one in each.items() if one is not None}
         scored = [evaluations.get(run.folder.name, run) for run in members]
-        best = best_by(name, members, [one.final(name) for one in scored])
+        best = best_by(name, members, [_score(one, name) for one in scored])
         if best is not None:
             found.append(Selection(folder, draw, best, name, members, evaluations))
     return found
+
+
+def release_choices(runs: Sequence[Run]) -> list[Path]:
+    """Write what may be published of each sweep whose choice is covered. Returns the folders."""
+    covered = [one for one in find_selections(runs, None) if not one.not_covered]
+    for selection in covered:
+        write_bundle(selection.bundle, selection.folder / BEST)
+    return [selection.folder / BEST for selection in covered]
+
+
+def _score(run: Run, metric: str) -> float:
+    """A metric after the last round; NaN where the run tells none."""
+    return run.final(metric) if metric in run.metrics else math.nan
 
 
 def _failing(what: str, runs: Sequence[Run], planned: Sequence[int], cost: Cost) -> str:
@@ -200,3 +226,29 @@ def _spent(run: Run, cost: Cost) -> float:
     about = (table.unit == cost.unit) & (table.adjacency == cost.adjacency)
     rows = table[about & (table.observer == RELEASED_MODEL)]
     return float(rows.certified.max()) if len(rows) else math.inf
+
+
+def _priced(run: Run, cost: Cost, unit: str) -> dict[str, str]:
+    """The row of a certificate with what the choice costs, on the assumptions of a run.
+
+    unit: its name for a reader.
+    """
+    tables = Tables(run.folder)
+    texts = {row["number"]: row["assumption"] for row in tables.rows(ASSUMPTIONS)}
+    about = (RELEASED_MODEL, cost.unit, cost.adjacency)
+    rows = tables.rows(EPSILON)
+    own = [row for row in rows if (row["observer"], row["unit"], row["adjacency"]) == about]
+    assumptions = "; ".join(texts[number] for number in own[-1]["assumptions"].split("; "))
+    certified = {"unit": unit, "certified": str(cost.certified), "assumptions": assumptions}
+    return {**own[-1], "method": "selection", "claimed": "", **certified}
+
+
+def _scores(evaluation: Path) -> dict[str, str]:
+    """Name of a score: its value with its interval, for a reader."""
+    found = {}
+    for row in Tables(evaluation).rows(STATISTICS):
+        value, low, high = (float(row[name]) for name in ("value", "low", "high"))
+        name = f"{row['statistic']} {row['of']}".strip()
+        interval = f"95 % from {low:.4g} to {high:.4g}"
+        found[name] = f"{value:.4g} ({CHARGED}, of test persons, {interval})"
+    return found

@@ -13,8 +13,8 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import read_overrides
 from fedpriv.reports.finished_runs import read_run, run_folders
 from fedpriv.reports.groups import group_by_data
-from fedpriv.reports.released_choice import release_choices
 from fedpriv.reports.report import Report
+from fedpriv.reports.selection_cost import release_choices
 from fedpriv.runs.status import Status
 
 MAX_SHOWN = 40

@@ -46,6 +46,7 @@ from fedpriv.util.streams import SETUP
 from fedpriv.util.untrusted_files import as_type, read_json
 
 DRAW = "trials.json"
+POPULATION = "hydra.sweeper.evaluation_population"
 MAX_MEAN = 10**4
 """A larger average number of runs is an error."""
 
@@ -72,9 +73,9 @@ class RandomNumber:
         allowed = f"more than 1 run, up to {MAX_MEAN}"
         require(1 < self.mean <= MAX_MEAN, "hydra.sweeper.mean", self.mean, allowed)
         require(0 <= self.shape <= 100, "hydra.sweeper.shape", self.shape, "0 to 100")
-        key, population = "hydra.sweeper.evaluation_population", self.evaluation_population
-        evaluated = self.evaluation_target is not None or population is None
-        require(evaluated, key, population, "null, unless hydra.sweeper.evaluation_target is set")
+        evaluated = self.evaluation_target is not None or self.evaluation_population is None
+        allowed = "null, unless hydra.sweeper.evaluation_target is set"
+        require(evaluated, POPULATION, self.evaluation_population, allowed)
 
     @property
     def distribution(self) -> TruncatedNegativeBinomial:
@@ -91,8 +92,7 @@ class RandomNumber:
         require(options.evaluation == "none", "evaluation", options.evaluation, allowed)
         population, paid = self.evaluation_population, options.ledger is not None
         allowed = "the population of the test records, if and only if ledger=FILE pays"
-        key = "hydra.sweeper.evaluation_population"
-        require(paid == (population is not None), key, population, allowed)
+        require(paid == (population is not None), POPULATION, population, allowed)
         found = {
             "accountant.target": str(self.evaluation_target),
             "accountant.delta": str(exp.accountant.delta),
@@ -111,7 +111,7 @@ class RandomNumber:
         folder: Path,
         settings: Sequence[Sequence[str]],
         experiments: Sequence[Experiment],
-        configs: Sequence[str],
+        configs: Sequence[Mapping[str, Any]],
         evaluations: Sequence[RunEvaluation] = (),
     ) -> SweepDraw:
         """The draw of a sweep, or the stored draw of an earlier process.
@@ -119,7 +119,7 @@ class RandomNumber:
         folder: the sweep's folder.
         settings: words of each setting.
         experiments: experiment of each setting.
-        configs: resolved configuration of each setting, as YAML.
+        configs: resolved configuration of each setting.
         evaluations: planned evaluation of each setting; empty: there are none.
 
         Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
@@ -157,7 +157,7 @@ class RandomNumber:
             tuple(exp.options.rounds for exp in experiments),
             tuple(map(configured, configs)),
             self.cost(experiments),
-            tuple(evaluated(one.config) for one in evaluations),
+            tuple(configured(one.config) for one in evaluations),
             self.cost([one.experiment for one in evaluations]) if evaluations else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,8 +175,8 @@ class RandomNumber:
         require(same or self.metric is not None, key, "null", "a metric that all settings have")
         metric = self.metric or main
         if evaluations:
-            for exp in experiments:
-                _require(exp.data.disjoint_test, "data of which no test person trains")
+            apart = all(exp.data.disjoint_test for exp in experiments)
+            _require(apart, "data of which no test person trains")
             algos = [one.experiment.algo for one in evaluations]
             scores = [algo.scores for algo in algos if isinstance(algo, Evaluation)]
             allowed = f"a score of the evaluation: {', '.join(scores[0])}"
@@ -197,7 +197,7 @@ class RandomNumber:
         without noise before the first event, or when settings protect different units.
         """
         largest = np.zeros(len(ORDERS))
-        about = None
+        protected = set()
         for exp in experiments:
             for text in exp.data.read_without_noise:
                 _require(False, f"records that nothing is read off without noise: {text}")
@@ -206,35 +206,27 @@ class RandomNumber:
             units.sort(key=lambda key: (key[1] != "user", key[3] != 1))
             _require(bool(units), f"{exp.algo.label}: certifies no released model")
             key = (*units[0][:4], exp.accountant.delta)
-            _require(about in (None, key), "settings that protect the same unit")
             _require(key[3] == 1, "no groups of records: their curves do not convert")
-            about = key
+            protected.add(key)
             groups = [compositions[unit] for unit in units if unit[:4] == key[:4]]
             for runs in chain.from_iterable(groups):
                 largest = np.maximum(largest, rdp_curve(runs, key[2], ORDERS))
-        _require(about is not None, "at least one setting")
-        assert about is not None
-        _, unit, adjacency, _, delta = about
+        _require(len(protected) == 1, "settings that protect the same unit")
+        [(_, unit, adjacency, _, delta)] = protected
         selected = self.distribution.selected(np.array(ORDERS), largest)
         certified = convert(ORDERS, selected, delta)
         _require(math.isfinite(certified), "settings with enough noise for a finite epsilon")
         return Cost(certified, convert(ORDERS, largest, delta), unit, adjacency, delta)
 
 
-def configured(config_yaml: str) -> dict[str, str]:
-    """Top-level key: digest of its value, without the seed, in which the runs of a setting
-    differ."""
-    return _without_seed(Origin.of(config_yaml))
-
-
-def evaluated(config: Mapping[str, Any]) -> dict[str, str]:
-    """The same of an evaluation, without the model, which its settings name."""
-    algo = {key: value for key, value in config["algo"].items() if key not in ("weights", "digest")}
-    return _without_seed(Origin.of_values({**config, "algo": algo}))
-
-
-def _without_seed(origin: Origin) -> dict[str, str]:
-    return {key: digest for key, digest in origin.config.items() if key != "seed"}
+def configured(config: Mapping[str, Any]) -> dict[str, str]:
+    """Top-level key of a configuration: digest of its value, without the seed and the model of an
+    evaluation, in which the runs of a setting differ."""
+    algo = dict(config.get("algo", {}))
+    for key in ("weights", "digest"):
+        algo.pop(key, None)
+    found = Origin.of_values({**config, "algo": algo}).config
+    return {key: digest for key, digest in found.items() if key != "seed"}
 
 
 def _require(condition: bool, allowed: str) -> None:
@@ -313,18 +305,18 @@ class SweepDraw:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
         return draw
 
-    def changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
+    def changed(
+        self, number: int, config: Mapping[str, Any], *, evaluation: bool = False
+    ) -> list[str]:
         """Top-level keys by which a run's configuration differs from the one that was drawn.
 
         number: of the run.
-        config: its resolved configuration.
+        config: its resolved configuration, or that of its evaluation.
         """
-        drawn = self.configs[self.chosen[number]]
-        return _differing(drawn, _without_seed(Origin.of_values(config)))
-
-    def evaluation_changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
-        """The same of a run's evaluation."""
-        return _differing(self.evaluations[self.chosen[number]], evaluated(config))
+        drawn = (self.evaluations if evaluation else self.configs)[self.chosen[number]]
+        found = configured(config)
+        keys = sorted(drawn.keys() | found.keys())
+        return [key for key in keys if drawn.get(key) != found.get(key)]
 
     def seed(self, number: int) -> int:
         """The seed of a run."""
@@ -334,7 +326,3 @@ class SweepDraw:
         """The words of each run: its setting and its own seed."""
         for number, place in enumerate(self.chosen):
             yield [*self.asked.settings[place], f"seed={self.seed(number)}"]
-
-
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return [key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)]

@@ -46,7 +46,8 @@ class Job:
     """One run of a sweep.
 
     experiment: its settings and components.
-    config_yaml: its resolved configuration.
+    config: its resolved configuration.
+    config_yaml: the same as its folder stores it.
     origin: the origin of its configuration.
     folder: where its records go.
     words: its overrides.
@@ -55,6 +56,7 @@ class Job:
     """
 
     experiment: Experiment
+    config: dict[str, Any]
     config_yaml: str
     origin: Origin
     folder: Path
@@ -78,6 +80,7 @@ class Job:
         words = [str(word) for word in config.hydra.overrides.task]
         return Job(
             build_resolved(plain, typed_words(config)),
+            plain,
             "".join(_as_yaml(json.dumps({key: value})) for key, value in plain.items()),
             Origin.of_values(plain),
             Path(str(own)) if sweep is None else sweep / str(own),
@@ -111,8 +114,7 @@ class Job:
 
     def evaluated(self, given: dict[str, str], *, planned: bool = False) -> RunEvaluation:
         """Its evaluation with the settings `given`; `planned`: it has no model yet."""
-        stored: Any = OmegaConf.to_container(OmegaConf.create(self.config_yaml))
-        return RunEvaluation.of(self.folder, stored, given, planned=planned, trust_code=True)
+        return RunEvaluation.of(self.folder, self.config, given, planned=planned, trust_code=True)
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def draw_jobs(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> 
         sweep,
         settings,
         [job.experiment for job in jobs],
-        [job.config_yaml for job in jobs],
+        [job.config for job in jobs],
         [job.evaluated(own, planned=True) for job, own in zip(jobs, given) if own is not None],
     )
     composed = each_job(line, conf_dir(), draw.words())

@@ -74,11 +74,11 @@ def sweep(folder, metric, **people):
         for seed, words in enumerate(SETTINGS)
     ]  # fmt: skip
     configs = [
-        yaml.safe_dump({"seed": number, "rounds": 1, "settings": list(words)})
+        {"seed": number, "rounds": 1, "settings": list(words)}
         for number, words in enumerate(SETTINGS)
     ]
     for number, (exp, config) in enumerate(zip(exps, configs)):
-        train(exp, config, folder / str(number), quiet=True)
+        train(exp, yaml.safe_dump(config), folder / str(number), quiet=True)
     sweeper = RandomNumber(10.0, 1.0)
     asked = Asked(sweeper.mean, sweeper.shape, 0, SETTINGS, metric)
     draw = SweepDraw(asked, (0, 1), (1, 1), tuple(map(configured, configs)), sweeper.cost(exps))
@@ -192,13 +192,13 @@ def test_the_best_of_some_of_the_runs_is_not_covered(swept):
 def test_a_sweep_cannot_be_drawn_for_a_diagnostic(metric, tmp_path):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
     with pytest.raises(ConfigError, match=f"hydra.sweeper.metric={metric}: a metric of the rel"):
-        RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps, ["{}"])
+        RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps, [{}])
 
 
 @pytest.mark.parametrize(("words", "metric"), [((), "accuracy"), (("loss",), "loss")])
 def test_the_draw_keeps_the_metric(tmp_path, words, metric):
     exps = [experiment("algo=uldp_avg", "rounds=1")]
-    draw = RandomNumber(4.0, 1.0, *words).draw(tmp_path, [[]], exps, ["{}"])
+    draw = RandomNumber(4.0, 1.0, *words).draw(tmp_path, [[]], exps, [{}])
     assert draw.asked.metric == metric
 
 

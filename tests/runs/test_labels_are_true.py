@@ -25,6 +25,7 @@ COMMANDS = {
     "users in turn": ("algo=uldp_sgd", "algo.cycle=2", "mechanism=correlated"),
     "silos": ("algo=uldp_naive", "evaluate_training=true"),
     "bounds that adapt": ("algo=uldp_avg", "mechanism=adaptive"),
+    "no test metrics": ("algo=uldp_avg", "evaluation=none"),
     "local tests": ("algo=uldp_avg", "allocator=zipf", "allocator.local_test=0.3"),
 }
 ROSTER = "roster.csv"  # keys, which are new in every run

@@ -15,8 +15,7 @@ from fedpriv.accountants.renyi import ORDERS
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.reports.released_choice import BEST
-from fedpriv.reports.selection_cost import find_selections
+from fedpriv.reports.selection_cost import BEST, find_selections
 from fedpriv.runs.evaluate_command import EVALUATION
 from fedpriv.runs.tables import STATISTICS
 from fedpriv.sweeps.random_number import DRAW, SweepDraw
@@ -201,6 +200,10 @@ REFUSED = {
     "payer of nothing": (
         ("hydra.sweeper.evaluation_target=null", "hydra.sweeper.evaluation_population=a"),
         "null, unless hydra.sweeper.evaluation_target",
+    ),
+    "test persons who train": (
+        ("data=mnist_odd_even", "data.replacement=true"),
+        "data of which no test person trains",
     ),
     "losses that compare persons": (("data=tcga_brca",), "a task whose loss compares no records"),
 }

@@ -19,7 +19,7 @@ from fedpriv.accountants.renyi import ORDERS, convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.data.embedded import Artificial
 from fedpriv.errors import ConfigError
-from fedpriv.reports.released_choice import BEST
+from fedpriv.reports.selection_cost import BEST
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.sweeps.random_number import RandomNumber, SweepDraw
 from fedpriv.testing.experiments import experiment
@@ -205,7 +205,7 @@ def test_with_real_randomness_every_draw_is_another(tmp_path):
     ]
     sweeper = RandomNumber(50.0, 1.0)
     draws = [
-        tuple(sweeper.draw(tmp_path / str(n), [["a"], ["b"]], exps, ["{}"] * 2).chosen)
+        tuple(sweeper.draw(tmp_path / str(n), [["a"], ["b"]], exps, [{}] * 2).chosen)
         for n in range(4)
     ]
     assert len(set(draws)) > 1
@@ -217,7 +217,7 @@ def test_runs_with_real_noise_have_one_law_and_tell_no_number(tmp_path):
     """The theorem is of equal runs. A seed of its own would give each another split and start, by
     which a released model tells how many runs there were at least."""
     exps = [experiment(*WORDS, "randomness=system", "seed=7")]
-    draw = RandomNumber(50.0, 1.0).draw(tmp_path, [["a"]], exps, ["{}"])
+    draw = RandomNumber(50.0, 1.0).draw(tmp_path, [["a"]], exps, [{}])
     assert {word for words in draw.words() for word in words} == {"a", "seed=7"}
 
 
