@@ -30,9 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.prox_sgd import MinibatchSgd
-from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.certificates.pair_noise import PairNoise
 from fedpriv.certificates.request import Request
 from fedpriv.errors import require
@@ -72,6 +70,7 @@ class Decor(MinibatchSgd):
 
     label = "DECOR"
     claims = None
+    shuffles = False  # shuffled contributions have no neighbours
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,8 +158,3 @@ class Decor(MinibatchSgd):
         seen = query.round
         mean = messages.mean(axis=0)  # averages with neighbours do not move it
         return self.stepped(state, mean, round=seen, seen=seen, plan=plan, **{MODELS: mixed})
-
-
-@record_form.register
-def _(algo: Decor) -> Algorithm | None:
-    return None  # shuffled contributions have no neighbours

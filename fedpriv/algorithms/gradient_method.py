@@ -27,7 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class GradientMethod(BatchMethod, ABC):
     least_cohort: int | None
     observer: str
     everywhere = True
+
+    shuffles: ClassVar[bool] = True
+    """Whether there is a form of the method with one contribution for each record."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,10 +32,8 @@ from functools import partial
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm
 from fedpriv.algorithms.gradient_method import GradientMethod
 from fedpriv.algorithms.gradient_queries import GRADIENT
-from fedpriv.algorithms.record_gradients import record_form
 from fedpriv.certificates.sampling import Batches, HalvedParts
 from fedpriv.data.allocate import Allocation
 from fedpriv.data.base import DataSet
@@ -67,6 +65,7 @@ class LocalizedMbSgd(GradientMethod):
     label = "Localized MB-SGD"
     claims = None
     rounds_alike = False
+    shuffles = False  # the paper has no such form
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,8 +158,3 @@ class LocalizedMbSgd(GradientMethod):
         params = centre + (radius / length if length > radius else 1.0) * (moved - centre)
         output = mix * params + (1 - mix) * state.slots[OUTPUT]
         return state.with_params(params, **{OUTPUT: output})
-
-
-@record_form.register
-def _(algo: LocalizedMbSgd) -> Algorithm | None:
-    return None  # the paper has none for the shuffle model

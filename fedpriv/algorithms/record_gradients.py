@@ -288,5 +288,5 @@ def record_form(algo: Algorithm) -> Algorithm | None:
 
 
 @record_form.register
-def _(algo: GradientMethod) -> Algorithm:
-    return RecordGradients(algo)
+def _(algo: GradientMethod) -> Algorithm | None:
+    return RecordGradients(algo) if algo.shuffles else None

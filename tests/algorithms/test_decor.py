@@ -1,6 +1,6 @@
 """DECOR: rounds of a plain loop, the noise and its certificate, and what a run resumes to."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import dp_accounting as dp
@@ -21,12 +21,13 @@ from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
-from fedpriv.testing import experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.noise_tests import Noise, Place, independence_tests, scale_tests
 from fedpriv.testing.premise import sharing_level
 
-SETTINGS = {name: value for name, value in SAMPLED.items() if not name.startswith("prox")}
+FIXED = ("prox", "prox_size", "prox_group")
+SETTINGS = {name: value for name, value in SAMPLED.items() if name not in FIXED}
 RING = Decor(
     **SETTINGS | {"batch_size": None, "noise_multiplier": 0.7, "clip": 0.6, "rounds": 3},
     chords=0.0,
@@ -150,6 +151,21 @@ def test_messages_have_the_noise_that_is_certified(name, change, alarms):
     assert any(premise.alarm for premise in premises) == alarms
 
 
+@dataclass(frozen=True)
+class Quieter(Decor):
+    """Pairs draw a tenth less noise than declared."""
+
+    def pair_noise(self, silo, query):
+        return 0.9 * super().pair_noise(silo, query)
+
+
+def test_the_check_of_methods_finds_pairs_with_less_noise():
+    """Shipped, the method passes: tests/conformance/test_algorithms.py."""
+    algo = Quieter(**{name: getattr(RING, name) for name in vars(RING) if name not in FIXED})
+    with pytest.raises(ConformanceError, match="noise"):
+        check_algorithm(algo)
+
+
 @pytest.mark.parametrize("colluders", [0, 1, 2])
 @pytest.mark.parametrize("chords", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 10.0])
@@ -225,25 +241,6 @@ def test_records_of_a_user_in_several_silos_cost_what_they_do_in_the_worst():
         own = [event for event in events if event.observer == observer]
         worst = min(event.certified.noise_multiplier for event in own)
         assert {event.together.noise_multiplier for event in own} == {worst}
-
-
-# -- runs ------------------------------------------------------------------------------------------
-
-
-def test_a_run_resumes_to_the_same_bits_after_every_round():
-    words = ("algo=decor", "algo.batch_size=9", "rounds=3")
-    exp = experiment(*SMALL, *words, *GIVEN)
-    checkpoints, released = [], []
-    with prepare(exp) as run:
-        for number in range(1, 4):
-            checkpoints.append(run.arrays(run.state))
-            run.state = run.run_round(run.queries(number), run.state).state
-            released.append(run.state.digest())
-    for number, arrays in enumerate(checkpoints, start=1):
-        with prepare(exp, arrays) as resumed:
-            after = resumed.run_round(resumed.queries(number), resumed.state).state
-        assert after.digest() == released[number - 1]
-    assert set(run.state.slots) == {MODELS, "output"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fedpriv.testing.experiments import SMALL
 
 ROUNDS = 4
 METHODS = {
+    "decor": ("algo.batch_size=9", "algo.calibration=given", "algo.noise_multiplier=1"),
     "localized_mb_sgd": (
         *("algo.phases=2", "algo.batch_size=9", "algo.calibration=given"),
         "algo.noise_multiplier=1",
