@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -28,8 +29,19 @@ ROOT = Path(__file__).parents[1]
 KNOWN = ROOT / "results" / "honest_study"
 """What is public about the tables, and the results."""
 STEPS = ("0.03", "0.1", "0.3", "1")
-SCALES, EACH, ALONE, ALL = 0.8, 1.25, 2.7, 3.0
-"""Targets: of the scales, of each run of a grid of four, of one run alone, and of papers."""
+SCALES, EACH, ALONE, DRAWN = 0.8, 1.25, 2.7, 1.3
+"""Targets: of the scales; of each run of a grid of four, of one alone, of each that is drawn."""
+CHOICE = (
+    *("hydra/sweeper=random_number", "hydra.sweeper.mean=4", "hydra.sweeper.shape=0"),
+    *("hydra.sweeper.metric=accuracy", f"hydra.sweeper.evaluation_target={DRAWN}"),
+    *(f"algo.local_lr={','.join(STEPS)}", f"accountant.target={DRAWN}"),
+)
+PEOPLE = (
+    *("--population=everybody:user:3", "--population=training:user:3", "--population=tests:user:3"),
+    *("--overlap=everybody,training", "--overlap=everybody,tests"),
+)
+PRIVATE = ("private=all", "evaluation=none", "randomness=system")
+METHOD = ("data=table", "algo=uldp_avg_w")
 NOISED = ("mechanism=adaptive", "algo.clip=0.1")
 DEALT = ("allocator=by_user", "allocator.n_silos=3")
 WORDS = {
@@ -41,12 +53,7 @@ WORDS = {
     "creditcard": (DEALT, DEALT, ()),
 }
 """By data: words of each training, of the analysis, and of trainings without a schema."""
-ARMS = {
-    "none": "no privacy",
-    "free": "training alone charged",
-    "untuned": "all charged, default step",
-    "honest": "all charged, tuned",
-}
+Words = Sequence[str]
 
 
 def hearts(folder: Path) -> pd.DataFrame:
@@ -66,84 +73,85 @@ def payments(folder: Path) -> pd.DataFrame:
     return frame.assign(person="card " + frame.index.astype(str))
 
 
-def tuned(
-    folder: Path, steps: Sequence[str], words: Sequence[str], score: Callable[[Path], float]
-) -> Path:
-    """The run with the largest score, of one training for each step."""
+def tuned(folder: Path, steps: Words, words: Words, score: Callable[[Path], float]) -> Path:
+    """The bundle of the run with the largest score, of one training for each step."""
     scores = {}
     for step in steps:
         run = folder / f"step-{step}"
-        own = (f"algo.local_lr={step}", "quiet=true", f"hydra.run.dir={run}")
-        command(["data=table", "algo=uldp_avg_w", *words, *own])
-        scores[run] = score(run)
+        command([*words, f"algo.local_lr={step}", f"hydra.run.dir={run}"])
+        scores[run / "bundle"] = score(run)
     return max(scores, key=scores.__getitem__)
 
 
-def exact(run: Path) -> float:
-    """The AUC on all test records, without noise."""
-    return float(pd.read_csv(run / METRICS)["auc"].iloc[-1])
+def free(name: str, folder: Path, raw: Words, *noise: str) -> Path:
+    """The model of an arm that scales by the records and tunes by exact metrics."""
+    training, _, columns = WORDS[name]
+    words = (*METHOD, *raw, *training, *noise, "data.label=label", "data.user=person", *columns)
+    return tuned(folder, STEPS, words, lambda run: pd.read_csv(run / METRICS)["auc"].iloc[-1])
 
 
-def charged(name: str, folder: Path, raw: Sequence[str], steps: Sequence[str], each: float) -> Path:
-    """The best run of an arm whose whole path one ledger pays for."""
+def scaled(name: str, folder: Path, raw: Words, *paid: str) -> Words:
+    """The words of trainings on numbers that are scaled by a private analysis."""
     training, analysis, _ = WORDS[name]
-    folder.mkdir()
-    ledger = folder / "ledger.jsonl"
-    people = [f"--population={who}:user:{ALL}" for who in ("everybody", "training", "tests")]
-    shared = [f"--overlap=everybody,{who}" for who in ("training", "tests")]
-    command(["ledger", "init", str(ledger), *people, *shared])
-    paid = (f"ledger={ledger}", "randomness=system")
-    schema = f"data.schema={KNOWN / name}.yaml"
-    own = ("statistics=mean", f"target={SCALES}", f"hydra.run.dir={folder}/scales", "quiet=true")
-    command(["analyse", *raw, schema, *analysis, *paid, "population=everybody", *own])
+    words = (f"data.schema={KNOWN / name}.yaml", "statistics=mean", f"target={SCALES}", *paid)
+    command(["analyse", *raw, *PRIVATE, *analysis, *words, f"hydra.run.dir={folder}/scales"])
+    words = (f"data.schema={folder}/scales/schema.yaml", "data.outside=accept")
+    return (*METHOD, *raw, *PRIVATE, *training, *NOISED, *words)
+
+
+def charged(name: str, folder: Path, raw: Words, steps: Words, target: float) -> Path:
+    """The model of an arm whose whole path one ledger pays for."""
+    ledger = f"ledger={folder}/ledger.jsonl"
+    command(["ledger", "init", f"{folder}/ledger.jsonl", *PEOPLE])
+    words = scaled(name, folder, raw, ledger, "population=everybody")
 
     def evaluated(run: Path) -> float:
-        own = (f"target={each}", f"hydra.run.dir={run}/evaluation", "quiet=true")
-        command(["evaluate", str(run), *paid, "population=tests", *own])
+        paid = (f"target={target}", ledger, "population=tests", "quiet=true")
+        command(["evaluate", str(run), *PRIVATE, *paid, f"hydra.run.dir={run}/evaluation"])
         found = pd.read_csv(run / "evaluation" / STATISTICS).set_index("statistic")
         return float(found["value"]["accuracy"])
 
-    scaled = (f"data.schema={folder}/scales/schema.yaml", "data.outside=accept", "evaluation=none")
-    noised = (*NOISED, f"accountant.target={each}", "population=training")
-    return tuned(folder, steps, (*raw, *scaled, *training, *noised, *paid), evaluated)
+    words = (*words, f"accountant.target={target}", ledger, "population=training")
+    return tuned(folder, steps, words, evaluated)
 
 
-def row(name: str, frame: pd.DataFrame, work: Path, seed: int) -> dict[str, object]:
-    """By arm the AUC of the final model and its step."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-{seed}-", dir=work))
-    judges = frame.sample(frac=0.25, random_state=seed)  # in no arm
-    frame.drop(judges.index).to_csv(folder / "study.csv", index=False)
-    raw = (f"data.path={folder}/study.csv", f"seed={seed}")
-    training, _, columns = WORDS[name]
-    words = (*raw, "data.label=label", "data.user=person", *columns, *training)
-    noised = (*words, *NOISED, f"accountant.target={ALL}")
-    best = {
-        "none": tuned(folder / "none", STEPS, (*words, "mechanism=none"), exact),
-        "free": tuned(folder / "free", STEPS, noised, exact),
-        "untuned": charged(name, folder / "untuned", raw, ["0.1"], ALONE),
-        "honest": charged(name, folder / "honest", raw, STEPS, EACH),
-    }
-    found: dict[str, object] = {"data": name, "seed": seed}
-    for arm, run in best.items():
-        chances = fedpriv.load(run / "bundle").predict_proba(judges)[:, 1]
-        found[arm] = roc_auc_score(judges["label"], chances)
-        found[f"{arm} step"] = run.name.removeprefix("step-")
-    return found
+def drawn(name: str, folder: Path, raw: Words) -> Path:
+    """The model of an arm with a random number of runs. Each half of delta pays for a part."""
+    words = scaled(name, folder, (*raw, "accountant.delta=5e-6"))
+    command(["-m", *words, *CHOICE, f"hydra.sweep.dir={folder}/sweep"])
+    return folder / "sweep" / "best"
+
+
+ARMS: dict[str, Callable[[str, Path, Words], Path]] = {
+    "no privacy": lambda name, folder, raw: free(name, folder, raw, "mechanism=none"),
+    "training alone charged": lambda name, folder, raw: free(
+        name, folder, raw, *NOISED, "accountant.target=3"
+    ),
+    "all charged, default step": lambda name, folder, raw: charged(
+        name, folder, raw, ["0.1"], ALONE
+    ),
+    "all charged, best of four": lambda name, folder, raw: charged(name, folder, raw, STEPS, EACH),
+    "all charged, random number": drawn,
+}
+
+
+def by_arm(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """AUC by seed, a column for each arm."""
+    own = table[table["data"] == name]
+    return own.pivot(index="seed", columns="arm", values="auc")[[*ARMS]]
 
 
 def draw(table: pd.DataFrame, out: Path) -> None:
     """Each seed's AUC by arm, joined by grey lines, and the means with their intervals."""
-    figure, axes = plt.subplots(1, len(WORDS), figsize=(WIDTH, 2.2), layout="constrained")
+    figure, axes = plt.subplots(1, len(WORDS), figsize=(WIDTH, 2.4), layout="constrained")
     places = range(len(ARMS))
     for axis, name in zip(axes, WORDS):
-        found = table.loc[table["data"] == name, [*ARMS]].astype(float)
+        found = by_arm(table, name)
         axis.plot(found.T, places, "o-", mfc="none", color="0.75", ms=3, lw=0.7)
         half = found.apply(mean_interval)
         axis.errorbar(found.mean(), places, xerr=half, fmt="D", ms=5, capsize=4, zorder=3)
-        axis.set(title=name.replace("_", " "), xlabel="AUC on new persons")
-        axis.set_yticks(places, ARMS.values() if name == "heart_disease" else [""] * len(ARMS))
-        axis.tick_params(labelsize=8)
-        axis.invert_yaxis()
+        axis.set(title=name.replace("_", " "), xlabel="AUC", ylim=(len(ARMS) - 0.7, -0.3))
+        axis.set_yticks(places, [*ARMS] if name == "heart_disease" else [""] * len(ARMS))
     save(figure, out, dpi=200)
 
 
@@ -151,12 +159,16 @@ def main(data: Path, work: Path) -> None:
     """Run what is missing, and draw."""
     out = KNOWN / "auc.csv"
     frames = {"heart_disease": hearts(data), "creditcard": payments(data)}
-    table = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=["data", "seed"])
-    for seed in range(10):
-        for name, frame in frames.items():
-            if not ((table["data"] == name) & (table["seed"] == seed)).any():
-                table = pd.concat([table, pd.DataFrame([row(name, frame, work, seed)])])
-                table.to_csv(out, index=False, float_format="%.6g")
+    table = pd.read_csv(out)
+    known = set(zip(table["data"], table["seed"], table["arm"]))
+    for name, seed, arm in sorted({*product(frames, range(10), ARMS)} - known):
+        folder = Path(tempfile.mkdtemp(dir=work))
+        judges = frames[name].sample(frac=0.25, random_state=seed)  # in no arm
+        frames[name].drop(judges.index).to_csv(folder / "study.csv", index=False)
+        raw = (f"data.path={folder}/study.csv", f"seed={seed}", "quiet=true")
+        chances = fedpriv.load(ARMS[arm](name, folder, raw)).predict_proba(judges)[:, 1]
+        table.loc[len(table)] = [name, seed, arm, roc_auc_score(judges["label"], chances)]
+        table.to_csv(out, index=False, float_format="%.6g")
     draw(table, ROOT / "docs" / "assets" / "honest_study.png")
 
 
