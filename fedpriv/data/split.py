@@ -36,13 +36,10 @@ def stratified(
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def split_rows(
-    labels: np.ndarray, streams: Streams, fraction: float = 0.2
-) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of training and test records: a `stratified` split with the share `fraction` of
-    test records."""
-    rng = streams.generator("train/test split")
-    return stratified(labels, share(len(labels), fraction), rng)
+def split_rows(labels: np.ndarray, streams: Streams) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of training and test records: a `stratified` split with a fifth of test
+    records."""
+    return stratified(labels, share(len(labels), 0.2), streams.generator("train/test split"))
 
 
 def split_corpus(x: np.ndarray, y: np.ndarray, streams: Streams, *, scale: bool) -> Corpus:

@@ -170,7 +170,7 @@ class RaySession(HostedSession):
                 del replies[name]
         return replies
 
-    def _replies(self, pending: Mapping[str, Any], *, starting: bool = False) -> dict[str, Any]:
+    def _replies(self, pending: Mapping[str, Any], *, starting: bool) -> dict[str, Any]:
         """The results of one call to each party. A party that is silent for `engine.timeout`
         seconds, and not busy, is lost.
 

@@ -61,9 +61,9 @@ class Run:
         """A metric after the last round."""
         return float(self.metrics[metric].iloc[-1])
 
-    def final_epsilons(self, observer: str, method: str | None = None) -> tuple[float, float]:
+    def final_epsilons(self, observer: str) -> tuple[float, float]:
         """(certified, claimed) after the last round; see `user_epsilons`."""
-        last = user_epsilons(self.epsilon, observer, method).iloc[-1]
+        last = user_epsilons(self.epsilon, observer).iloc[-1]
         return float(last["certified"]), float(last["claimed"])
 
     def experiment(self) -> Experiment:

@@ -116,7 +116,7 @@ def alike_keyed(runs: Sequence[Run]) -> bool:
     return len({run.status.identity.holder for run in runs}) <= 1
 
 
-def run_settings(run: Run, *, keyed: bool = True) -> dict[str, Any]:
+def run_settings(run: Run, *, keyed: bool) -> dict[str, Any]:
     """The settings of a run and the digests of its data and code, so that runs with equal ones
     differ in their seed alone. The digest of the data stands for the folder of its files.
 

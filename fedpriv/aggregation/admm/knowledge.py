@@ -119,7 +119,7 @@ class Coalition:
 
 
 def faultless(
-    partitions: Partitions, iteration: int, colluders: Collection[int], *, masked: bool = False
+    partitions: Partitions, iteration: int, colluders: Collection[int], *, masked: bool
 ) -> Iterable[Observation]:
     """What colluding peers, given by number, see of an iteration without faults and with equal
     weights: the unmasked messages in their groups, and every group's partial sum."""

@@ -52,12 +52,12 @@ Sharing = tuple[bytes, dict[str, bytes]]
 receiver."""
 
 
-def sealed_schema(secrets: int = 2) -> Raw:
+def sealed_schema(secrets: int) -> Raw:
     """Schema of the sealed shares of this many secrets, with both names."""
     return Raw(SEALED + (secrets - 2) * SHARE_BYTES)
 
 
-def shares_schema(owners: Collection[str], *, whole: bool = True) -> Table:
+def shares_schema(owners: Collection[str], *, whole: bool) -> Table:
     """Schema of shares by owner: of all owners, or of some unless `whole`."""
     return Table(owners, Array(np.uint32, (LIMBS,), high=PRIME - 1), whole=whole)
 
