@@ -8,18 +8,17 @@ import numpy as np
 
 from fedpriv.accountants.base import Accountant
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE, Composition, leaves
-from fedpriv.accountants.group import (
-    group_rdp_epsilon,
-    lemma_claim,
-    paper_group_claim,
-    require_proof,
-)
+from fedpriv.accountants.group import lemma_claim, paper_group_claim, require_proof
 from fedpriv.accountants.renyi import ORDERS, PAPER_ORDERS, convert, event_curve, rdp_curve
+from fedpriv.accountants.split_users import split_epsilon
 
 
 @dataclass(frozen=True)
 class Rdp(Accountant):
-    """Epsilon by the sum of Renyi curves, minimised over `ORDERS`."""
+    """Epsilon by the sum of Renyi curves, minimised over orders.
+
+    A group's curve is that of its mixture of Gaussians (`fedpriv.accountants.split_users`).
+    """
 
     def epsilons(
         self, composition: Composition, adjacency: str, group_size: int = 1
@@ -27,7 +26,7 @@ class Rdp(Accountant):
         """See `Accountant.epsilons`; the method is "rdp"."""
         if group_size > 1:
             require_proof(composition, adjacency, group_size)
-            return {"rdp": group_rdp_epsilon(composition, group_size, self.delta)}
+            return {"rdp": split_epsilon((), group_size, self.delta, everywhere=composition)}
         return {"rdp": rdp_epsilon(composition, adjacency, self.delta)}
 
 

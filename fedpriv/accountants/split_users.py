@@ -34,8 +34,11 @@ from fedpriv.accountants.renyi import convert
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-ORDERS = tuple((1 + np.geomspace(0.012, 63, 44)).tolist())
-"""From 1.012, for epsilons of thousands, to 64."""
+ORDERS = (
+    *(1 + np.geomspace(0.012, 63, 44)).tolist(),
+    *(80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0),
+)
+"""From 1.012, for epsilons of thousands, to 1024, for epsilons below 0.1."""
 
 _ROUNDING = 1e-13  # bound on the rounding error of ln(moment) / order, as in `renyi`
 _WIDEST = 300.0
@@ -78,28 +81,40 @@ def split_divergences(
     """Renyi divergences (2, orders) of a group as in `split_epsilon`, in both directions; inf if a
     release is not private."""
     total = np.zeros((group_size + 1, 2, len(orders)))
+    share = 1 / group_size if one_noise else 0.0
     for composition in scopes:
-        curves = _curves(composition, group_size, orders, one_noise=one_noise)
-        total = _worst_sum(total, curves[:group_size])
-    worst: np.ndarray = total[-1] + _curves(everywhere, group_size, orders)[-1]
+        total = _worst_sum(total, _curves(composition, range(group_size), orders, share))
+    [common] = _curves(everywhere, (group_size,), orders)
+    worst: np.ndarray = total[-1] + common
     return worst
 
 
 def _curves(
-    composition: Composition, most: int, orders: tuple[float, ...], *, one_noise: bool = False
+    composition: Composition, sizes: Sequence[int], orders: tuple[float, ...], share: float = 0.0
 ) -> np.ndarray:
-    """Renyi divergences (most + 1, 2, orders) of `composition` for groups of 0 .. `most` records;
-    inf if it is not private.
+    """Renyi divergences (sizes, 2, orders) of `composition` for groups of these sizes; inf if it is
+    not private.
 
-    one_noise: whether m records face the part m / most of the noise variance.
+    share: part of the noise variance that each record faces; 0: a group faces the whole noise.
     """
-    divergences = _parts_divergences if one_noise else group_divergences
     found = leaves(composition)
     if found is None:
-        return np.full((most + 1, 2, len(orders)), np.inf)
-    nothing = np.zeros((most + 1, 2, len(orders)))
-    parts = (count * divergences(event, most, orders) for event, count in found.items())
-    return sum(parts, nothing)
+        return np.full((len(sizes), 2, len(orders)), np.inf)
+    curves = np.zeros((len(sizes), 2, len(orders)))
+    for place, size in enumerate(sizes):
+        for event, count in found.items():
+            own = _under_part(event, size * share) if size and share else event
+            curves[place] += count * group_divergence(own, size, orders)
+    return curves
+
+
+def _under_part(event: DpEvent, part: float) -> DpEvent:
+    """The release under this part of its noise variance."""
+    import dp_accounting as dp
+
+    q, sigma = sampled_gaussian(event, 1)
+    release = dp.GaussianDpEvent(sigma * math.sqrt(part))
+    return release if q == 1 else dp.PoissonSampledDpEvent(q, release)
 
 
 def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
@@ -111,62 +126,35 @@ def _worst_sum(total: np.ndarray, curves: np.ndarray) -> np.ndarray:
     return worst
 
 
-@lru_cache(maxsize=256)
-def group_divergences(event: DpEvent, most: int, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
-    """Renyi divergences (most + 1, 2, orders) of one release for groups of 0 .. `most`: of the
-    output with the group from that without, and the reverse. Cached, so callers must not change
-    the result."""
-    q, sigma = sampled_gaussian(event, most)
-    sizes = np.arange(most + 1)[:, None]
-    grid = np.array(orders)
-    if q == 1:
-        return np.repeat((grid * (sizes / sigma) ** 2 / 2)[:, None, :], 2, axis=1)
-    # Integrands are analytic within pi sigma of the real line (all roots of the mixture's
-    # polynomial in exp(u / sigma) are negative), so the trapezoid rule is exact to rounding.
-    step = min(0.1, sigma / 16)
-    fits = grid * most / sigma <= _WIDEST
-    # The integrands' farthest peaks are here and, in the other direction, at -q times this.
-    farthest = float(grid[fits].max(initial=1.0)) * most / sigma
-    u = np.arange(-q * farthest - 14, farthest + 14, step)
-    ratios = _log_ratios(q, sigma, most, u)
-    curves = np.full((most + 1, 2, len(orders)), np.inf)
-    weight = math.log(step / math.sqrt(2 * math.pi)) - u**2 / 2
-    for column in np.flatnonzero(fits):
-        a = grid[column]
-        for direction, power in enumerate((a, 1 - a)):
-            exponent = power * ratios + weight
-            top = exponent.max(axis=1, keepdims=True)
-            moments = top[:, 0] + np.log(np.exp(exponent - top).sum(axis=1))
-            curves[:, direction, column] = (np.maximum(moments, 0) + _ROUNDING * a) / (a - 1)
-    curves[0] = 0
-    return curves
-
-
-@lru_cache(maxsize=256)
-def _parts_divergences(event: DpEvent, most: int, orders: tuple[float, ...]) -> np.ndarray:
-    """The same, where a group of m faces the part m / `most` of the noise variance."""
-    import dp_accounting as dp
-
-    q, sigma = sampled_gaussian(event, most)
-    curves = np.zeros((most + 1, 2, len(orders)))
-    for m in range(1, most + 1):
-        part = dp.GaussianDpEvent(sigma * math.sqrt(m / most))
-        own = part if q == 1 else dp.PoissonSampledDpEvent(q, part)
-        curves[m] = group_divergences(own, m, orders)[m]
-    return curves
-
-
-def _log_ratios(q: float, sigma: float, most: int, u: np.ndarray) -> np.ndarray:
-    """Logarithm of the mixture's density over that of standard normal noise at `u`, (most + 1,
-    points), for groups of 0 .. `most`."""
+@lru_cache(maxsize=4096)
+def group_divergence(event: DpEvent, size: int, orders: tuple[float, ...] = ORDERS) -> np.ndarray:
+    """Renyi divergences (2, orders) of one release for a group of `size` records: of the output
+    with the group from that without, and the reverse. Cached, so callers must not change the
+    result."""
     from scipy.special import logsumexp
     from scipy.stats import binom
 
-    m = np.arange(most + 1)[:, None]
+    q, sigma = sampled_gaussian(event, size)
+    grid = np.array(orders)
+    if q == 1:
+        return np.tile(grid * (size / sigma) ** 2 / 2, (2, 1))
+    curves = np.full((2, len(orders)), np.inf if size else 0.0)
+    # Integrands are analytic within pi sigma of the real line (all roots of the mixture's
+    # polynomial in exp(u / sigma) are negative), so the trapezoid rule is exact to rounding.
+    step = min(0.1, sigma / 16)
+    fits = grid * size / sigma <= _WIDEST
+    # The integrands' farthest peaks are here and, in the other direction, at -q times this.
+    farthest = float(grid[fits].max(initial=1.0)) * size / sigma
+    u = np.arange(-q * farthest - 14, farthest + 14, step)
+    m = np.arange(size + 1)[:, None]
     shifts = m * u / sigma - (m / sigma) ** 2 / 2
-    return np.array(
-        [
-            logsumexp(shifts[: k + 1] + binom.logpmf(m[: k + 1], k, q), axis=0)
-            for k in range(most + 1)
-        ]
-    )
+    ratio = logsumexp(shifts + binom.logpmf(m, size, q), axis=0)
+    weight = math.log(step / math.sqrt(2 * math.pi)) - u**2 / 2
+    for column in np.flatnonzero(fits) if size else ():
+        a = grid[column]
+        for direction, power in enumerate((a, 1 - a)):
+            exponent = power * ratio + weight
+            top = exponent.max()
+            moment = top + math.log(np.exp(exponent - top).sum())
+            curves[direction, column] = (max(moment, 0.0) + _ROUNDING * a) / (a - 1)
+    return curves

@@ -67,7 +67,8 @@ def epsilons(events, rounds):
 
 
 # ALGORITHMS 9, rows 16 (heart, 30 records, batch 4, 50 rounds) and 17 (creditcard, 4,425 records,
-# batch 64, 100): epsilon of a record (rdp, pld) and of k = 2 records (valid rdp, tight)
+# batch 64, 100): epsilon of a record (rdp, pld) and of k records (the lemma for rdp, which is above
+# what the mixture's own Renyi curve gives; tight)
 @pytest.mark.parametrize(
     ("records", "batch", "rounds", "k", "expected"),
     [
@@ -81,7 +82,12 @@ def epsilons(events, rounds):
 def test_golden_rows_16_and_17(records, batch, rounds, k, expected):
     algo = replace(BASE, batch_size=batch, group_size=str(k))
     rows = epsilons(events(algo, [records], k=k), rounds)
-    assert [rows["rdp"], rows["pld"]] == pytest.approx(expected, rel=5e-3)
+    above, tight = expected
+    assert rows["pld"] == pytest.approx(tight, rel=5e-3)
+    if k == 1:
+        assert rows["rdp"] == pytest.approx(above, rel=5e-3)
+    else:
+        assert tight < rows["rdp"] < min(1.07 * tight, above)
 
 
 def test_a_record_of_truncated_users_has_no_certificate():
