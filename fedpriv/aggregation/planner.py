@@ -29,7 +29,7 @@ encoding is ours to choose. An epsilon then changes in its fourth digit."""
 class Planner:
     """The components that a plan is made of, and the epsilon that it may cost.
 
-    target: the noise is solved for it; None: the noise is the method's.
+    target: the noise is solved for it; None: it is the method's (see `Algorithm.own_target`).
     noise: name of a query: its noise multiplier, where it is solved already; empty: it is not.
     assumptions: what every certificate rests on besides.
     """
@@ -55,11 +55,13 @@ class Planner:
         mechanisms = self.algo.calibrated(draft)
         if self.noise:
             mechanisms = {k: one.with_noise(self.noise[k]) for k, one in mechanisms.items()}
-        if self.noise or self.target is None:
+        own = self.algo.own_target
+        target = self.target or (EpsilonTarget(*own) if own else None)
+        if self.noise or target is None:
             return self._checked(federation, mechanisms, self.aggregation)
         configured = {name: one.mechanism for name, one in draft.query_parameters.items()}
-        near = mechanisms != configured
-        return self._solved(self.target, federation, mechanisms, near=near)
+        near = own is None and mechanisms != configured
+        return self._solved(target, federation, mechanisms, near=near)
 
     def _solved(
         self,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from torch import nn
 
+    from fedpriv.accountants.base import Accountant
     from fedpriv.data.allocate import Allocation
     from fedpriv.data.base import DataSet
     from fedpriv.mechanisms.base import Mechanism
@@ -138,6 +139,12 @@ class Algorithm(ABC):
         draft: the plan with the mechanisms as configured.
         """
         return {name: parameters.mechanism for name, parameters in draft.query_parameters.items()}
+
+    @property
+    def own_target(self) -> tuple[Accountant, int] | None:
+        """An accountant with a target, and the rounds that cost it: the framework then scales the
+        noise of `calibrated`. None: that is the method's noise."""
+        return None
 
     idle_with_target: ClassVar[tuple[str, ...]] = ("noise_multiplier",)
     """Arguments without effect when the noise is solved for `accountant.target`."""

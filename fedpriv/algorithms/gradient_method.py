@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedpriv.accountants.events import REPLACE
+from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
@@ -61,6 +61,7 @@ from fedpriv.util.streams import Streams
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+    from fedpriv.accountants.base import Accountant
     from fedpriv.accountants.zcdp import SmallEpsilonClaim
 
 RECORD = Target("record", REPLACE)
@@ -213,14 +214,6 @@ class GradientMethod(BatchMethod, ABC):
         require(least <= silos, "algo.least_cohort", least, f"at most {silos}, the number of silos")
         plan.observer(self.observer)
         super().check(plan)
-        replaced = self.records_per_user is None or self.adjacency == REPLACE
-        allowed = "given, because no noise is known for a user whose records are sampled one by one"
-        require(
-            replaced or self.calibration != "certified",
-            "algo.calibration",
-            self.calibration,
-            allowed,
-        )
 
     def idle_keys(self, plan: Plan) -> Mapping[str, str]:
         idle = idle_noise(self.calibration)
@@ -258,6 +251,17 @@ class GradientMethod(BatchMethod, ABC):
             )
         return {name: one.with_noise(noise[name]) for name, one in mechanisms.items()}
 
+    @property
+    def own_target(self) -> tuple[Accountant, int] | None:
+        """That of users whose records are sampled one by one. The certificate of records that are
+        in several silos is not that of any one of them, so the noise is solved for it."""
+        from fedpriv.accountants.pld import RdpAndPld
+
+        coins = self.protected > 1 and self.adjacency == ADD_REMOVE
+        if self.calibration != "certified" or not coins:
+            return None
+        return RdpAndPld(self.delta, target=self.epsilon), self.rounds
+
     def _claimed_noise(self, draft: Plan) -> dict[str, float]:
         """The paper's noise of each query name. Its formula ignores the other names."""
         claims = self.claims
@@ -280,7 +284,7 @@ class GradientMethod(BatchMethod, ABC):
         mechanisms: Mapping[str, Mechanism],
     ) -> dict[str, float]:
         """Noise multipliers by query name: one budget for all releases that a record is in. Without
-        amplification the budget is spent exactly.
+        amplification the budget is spent exactly. For a user of several records none is counted.
 
         requests: of a round.
         release: of what `observer` sees of one record.
@@ -296,7 +300,7 @@ class GradientMethod(BatchMethod, ABC):
             count_releases(views, lambda view: release(view).of(self.protected)),
             {name: self.share(name) for name in mechanisms},
             mechanisms,
-            sampling=self.grouped,
+            sampling=self.batches if self.protected == 1 else Sampling(),
             adjacency=self.adjacency,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -342,11 +346,6 @@ class GradientMethod(BatchMethod, ABC):
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
         batches, size = self.draws(query.round, query.name)
         return noised_mean(silo, query, down, batches=batches, size=size(silo.public_records))
-
-    @property
-    def grouped(self) -> Sampling:
-        """The sampling with the bounds that are proven for the unit of `epsilon`."""
-        return self.batches if self.records_per_user in (None, 1) else self.batches.of_groups
 
     @property
     def protected(self) -> int:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
     from torch import nn
 
+    from fedpriv.accountants.base import Accountant
+
 
 @dataclass(frozen=True)
 class RecordGradients(Algorithm):
@@ -114,6 +116,10 @@ class RecordGradients(Algorithm):
 
     def for_target(self, epsilon: float) -> Self:
         return replace(self, method=self.method.for_target(epsilon))
+
+    @property
+    def own_target(self) -> tuple[Accountant, int] | None:
+        return self.method.own_target
 
     def n_invited(self, federation: Federation) -> int:
         return self.method.n_invited(federation)

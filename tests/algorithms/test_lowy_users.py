@@ -17,7 +17,6 @@ from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.data.stability import NO_STAGES, truncation
-from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.mechanisms.gaussian import Gaussian
 
@@ -91,8 +90,8 @@ def test_users_whose_records_are_sampled_by_coins_are_added_or_removed():
     assert rows["server", "user"].adjacency == "add/remove"
     assert rows["server", "user"].certified < 3
     assert rows["server", "record"].certified == math.inf  # another record comes in its place
-    with pytest.raises(ConfigError, match=r"algo\.calibration=certified: given, because"):
-        rows_of(replace(algo, calibration="certified"))
+    asked = rows_of(replace(algo, **HYBRID | {"records_per_user": 3}))
+    assert 2.99 < asked["server", "user"].certified <= 3.0
 
 
 @dataclass(frozen=True)
