@@ -219,6 +219,11 @@ def _premises(about: str, rates: np.ndarray, hits: np.ndarray) -> Iterator[Premi
     for name, parts in (("round", zip(hits, rate, draws)), ("unit", by_unit)):
         own = [(at, *one) for at, one in enumerate(parts, start=1) if one[2].any()]
         yield worst_of([often(f"{about}, {name} {at}", *one) for at, *one in own])
+    several = draws > 1
+    if several.any():
+        # One coin for all records of a unit would draw each of them often enough.
+        chance = np.asarray(binom.sf(1, draws, rate))
+        yield often(f"{about}, several records at once", hits > 1, chance, several)
     pairs = len(hits) // 2 * 2
     mean = np.floor(rate * draws)
     above, chance = hits > mean[..., None], np.asarray(binom.sf(mean, draws, rate))
