@@ -39,7 +39,7 @@ def words(method):
     """A method's name and settings; the noise needs no target here."""
     name, *own = method.split()
     text = "".join(path.read_text() for path in (Path(conf_dir()) / "algo").glob(f"{name}.yaml"))
-    inherits = name in ("cdp_fedavg_5", "dp_sgd")
+    inherits = name in ("cdp_fedavg_5", "dp_sgd", "els")
     given = GIVEN if "calibration: certified" in text or inherits else ()
     given = GIVEN[1:] if name == "uldp_naive" else given
     return (f"algo={name}", *given, *own)
