@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 Graph = tuple[tuple[float, ...], ...]
 """A row for each peer: 1 for its neighbours, else 0."""
 
 
+@lru_cache(maxsize=16)
 def ring(n: int, chords: float = 0.0, seed: int = 0) -> Graph:
     """n peers on a ring. Each other pair are neighbours too with probability `chords`; 1: all.
 
