@@ -120,7 +120,12 @@ class Request:
         limited = {"accountant.target", "algo.noise_multiplier"} & self.words.keys()
         require(bool(limited), "target", "", "the epsilon that the analysis may cost, such as 1")
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
-        words = {"randomness": "system", "hydra.run.dir": f"outputs/analyses/{now}", **self.words}
+        words = {
+            "hydra.run.dir": f"outputs/analyses/{now}",
+            "randomness": "system",
+            "evaluation": "none",
+            **self.words,
+        }
         if "data.silo" in words:
             words.setdefault("allocator", "natural")
         elif "allocator" not in words:

@@ -138,6 +138,7 @@ def _defaults(stored: dict[str, Any]) -> dict[str, str]:
     return {
         "hydra.run.dir": f"outputs/evaluations/{now}",
         "randomness": "system",
+        "evaluation": "none",
         "seed": str(stored["seed"]),  # of the split into training and test records
     }
 

@@ -10,6 +10,7 @@ import fedpriv
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.projects.patients import csv_text
+from fedpriv.runs.analyse_command import analyse
 from fedpriv.runs.evaluate_command import evaluate
 from fedpriv.settings.run_options import ALWAYS_UNCOVERED, CHOSEN
 
@@ -65,10 +66,17 @@ def test_nothing_is_left_uncovered_in_what_is_published(trained):
 
 
 def test_an_evaluation_of_it_leaves_nothing_either(trained, tmp_path):
-    words = ("target=1", *NEEDED, f"hydra.run.dir={tmp_path / 'found'}")
+    words = ("target=1", "private=all", f"hydra.run.dir={tmp_path / 'found'}")
     status = read(evaluate([str(trained), *words], quiet=True))
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
     assert status["labels"]["statistics.csv"]["value"] == "charged"
+
+
+def test_an_analysis_leaves_nothing_either(table, tmp_path):
+    words = ("statistics=count", "target=1", "private=all", f"hydra.run.dir={tmp_path / 'found'}")
+    own = [word for word in table if word.startswith(("data.path", "data.schema", "alloc"))]
+    status = read(analyse([*own, *words], quiet=True))
+    assert (status["not_covered"], status["dp_valid"]) == ([], True)
 
 
 def test_without_it_the_same_run_says_what_is_left(table, tmp_path):
