@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import ttest_rel
 
 from fedpriv.papers.study.methods import NOTHING, USER
-from fedpriv.papers.study.study import STEPS
+from fedpriv.papers.study.study import EPSILON, STEPS
 from fedpriv.papers.study.table import compare_with_reference
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.compose import one_experiment
-from scripts.measured_study import DATA, EPSILON, adult, methods, page, table
+from scripts.measured_study import DATA, adult, methods, page, table
 
 MEASURED = table()
 TEXT = (Path(__file__).parents[2] / "docs" / "which_method.md").read_text()

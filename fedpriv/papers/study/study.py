@@ -1,6 +1,6 @@
 """The methods of all papers on the same records, at the same certified epsilon of the same unit.
 
-For every method, unit and epsilon:
+For every method and unit:
 
 1. make the noise (`fedpriv.papers.study.methods`);
 2. choose the step size by the rule of docs/papers/rule.md: least mean error on a fifth of the
@@ -41,45 +41,43 @@ from fedpriv.sweeps.side_by_side import SideBySide
 CONCURRENT_RUNS = 128
 STEPS = tuple(float(f"{digit}e{power}") for power in range(-4, 4) for digit in (1, 3))
 """Step sizes that may be tried."""
+EPSILON = 3.0
+"""That noise is made for."""
+CLIP = 0.3
+"""Of all methods."""
 
 
 @dataclass(frozen=True)
 class StudyProfile:
     """The extent of a study.
 
-    epsilons: that noise is made for.
-    clip: of all methods.
     choosing: seeds that choose the step size.
     final: seeds of the errors.
     """
 
-    epsilons: tuple[float, ...]
-    clip: float
     choosing: tuple[int, ...]
     final: tuple[int, ...]
 
 
-QUICK = StudyProfile((3,), 0.3, (0,), (100, 101))
+QUICK = StudyProfile((0,), (100, 101))
 PROFILES = {
     "quick": QUICK,
-    "paper": replace(QUICK, choosing=tuple(range(5)), final=tuple(range(100, 110))),
+    "paper": StudyProfile(tuple(range(5)), tuple(range(100, 110))),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class StudySetting:
-    """A method that protects a unit at an epsilon.
+    """A method that protects a unit at `EPSILON`.
 
     method: the method.
     unit: that is protected.
-    epsilon: of the unit; inf for a non-private method.
     compared: its name and its overrides, with its noise.
     silos: number of silos.
     """
 
     method: Method
     unit: str
-    epsilon: float
     compared: Compared
     silos: int
 
@@ -107,7 +105,7 @@ def study(
     methods: Sequence[Method] = METHODS,
 ) -> pd.DataFrame:
     """Run a study of `methods` below a folder, or go on with it; returns its table."""
-    settings = list(all_settings(words, profile, methods))
+    settings = list(all_settings(words, methods))
     compared = tuple(one.compared for one in settings)
     request = Request(
         compared, words, math.inf, profile.final, profile.choosing, folder, at_once=CONCURRENT_RUNS
@@ -184,16 +182,14 @@ def error_of(run: Run) -> float:
 
 
 def all_settings(
-    words: tuple[str, ...], profile: StudyProfile, methods: Sequence[Method] = METHODS
+    words: tuple[str, ...], methods: Sequence[Method] = METHODS
 ) -> Iterator[StudySetting]:
-    """Every method at every unit and epsilon, with its noise."""
+    """Every method at every unit, with its noise."""
     silos = one_experiment(*words, *methods[0].words, "seed=0").federation.n_silos
     for method, unit in [(one, unit) for one in methods for unit in one.units]:
-        shared = (*method.words, *method.units[unit], *method.clip(profile.clip))
-        for epsilon in profile.epsilons if method.private else (math.inf,):
-            own = (*shared, *method.noise(words, unit, epsilon))
-            compared = Compared(f"{method.name}, {unit}, {epsilon:g}", own)
-            yield StudySetting(method, unit, epsilon, compared, silos)
+        noise = method.noise(words, unit, EPSILON)
+        own = (*method.words, *method.units[unit], *method.clip(CLIP), *noise)
+        yield StudySetting(method, unit, Compared(f"{method.name}, {unit}", own), silos)
 
 
 def summarise(
@@ -218,7 +214,7 @@ def summarise(
         "method": setting.method.name,
         "paper": setting.method.paper,
         "protects": setting.method.unit,
-        "epsilon": setting.epsilon,
+        "epsilon": EPSILON if setting.method.private else math.inf,
         "certified": certified,
         "server": server,
         "claimed": max(claimed_epsilon(run, setting.unit) for run in runs),
