@@ -158,9 +158,9 @@ METHODS = (
     Method("ULDP-SGD", KATO, USER, ("algo=uldp_sgd",), _mean_user, 10),
     Method("ULDP-AVG", KATO, USER, ("algo=uldp_avg",), _mean_user, 10),
     Method("ULDP-AVG-w", KATO, USER, ("algo=uldp_avg_w",), _mean_user, 10),
-    Method("ULDP-AVG, robust", KATO, USER, ("algo=uldp_avg", "aggregation=robust"), _mean_user, 10),
+    Method("robust ULDP-AVG", KATO, USER, ("algo=uldp_avg", "aggregation=robust"), _mean_user, 10),
     Method(
-        "ULDP-AVG-w, adaptive",
+        "adaptive ULDP-AVG-w",
         KATO,
         USER,
         ("algo=uldp_avg_w", "mechanism=adaptive"),

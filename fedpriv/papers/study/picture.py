@@ -20,7 +20,7 @@ from fedpriv.reports.canvas import Axes, plain_ticks, plt, save
 
 WIDTH = 6.9
 """Inches, of a paper's two columns."""
-TICKS = (0.05, 0.1, 0.2, 0.5)
+TICKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 COLOURS = {"better": "#2a7f3f", "worse": "#b5481d", "not resolved": "#3a3a3a"}
 MARKS = {"better": "^", "worse": "v", "not resolved": "o"}
 
@@ -51,9 +51,6 @@ def draw(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
         _draw_errors(axis, found[unit, data], tables[data], known[unit], REFERENCES[unit])
     for axis, data in zip(axes[0], tables):
         axis.set_title(data, fontsize=8)
-    for axis in axes.flat:
-        axis.set_xscale("log")
-        plain_ticks(axis, TICKS)
     for axis, unit in zip(axes[:, 0], known):
         axis.set_ylabel(f"a {unit}'s epsilon {epsilon:g}", fontsize=8)
     figure.supxlabel(
@@ -82,8 +79,11 @@ def _draw_errors(
         style: dict[str, Any] = {"color": COLOURS[one.verdict], "marker": mark}
         place = names.index(one.method)
         axis.errorbar(one.mean, place, xerr=one.deviation, ms=3.5, lw=0.8, capsize=1.5, **style)
+    axis.set_xscale("log")
+    plain_ticks(axis, TICKS)
     for free in rows(baselines(table)):
         if free.method == "FedAvg":
             axis.axvline(free.mean, color="k", ls="--", lw=0.7)
+            axis.set_xlim(left=0.7 * free.mean)
     axis.tick_params(axis="x", labelsize=6.5)
     axis.grid(alpha=0.25, axis="both", lw=0.5)
