@@ -42,6 +42,7 @@ INSTALLATIONS = {
 }
 """What an environment or a key takes, word for word: for the reader's shell alone."""
 BUILT = ("hydra/launcher=joblib", "hydra/launcher=submitit", "engine=ray", "mechanism=correlated")
+BUILT += ("experiment=baselines/dp_ftrl",)
 """Words of commands that start other processes, or repeat sums over many rounds."""
 PLACES = {
     "data.root=path/to/data": "data.root=small",
