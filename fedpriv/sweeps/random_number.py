@@ -128,7 +128,7 @@ class RandomNumber:
         first = experiments[0].options
         for exp, words in zip(experiments, settings):
             options = exp.options
-            allowed = "a single value: run number n uses seed + n"
+            allowed = "a single value: run n of a simulation uses seed + n"
             require(options.seed == first.seed, "seed", options.seed, allowed)
             allowed = f"the same for all settings ({' '.join(words)})"
             same = options.randomness == first.randomness

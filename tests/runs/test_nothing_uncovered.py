@@ -10,6 +10,7 @@ import fedpriv
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.projects.patients import csv_text
+from fedpriv.reports.selection_cost import BEST
 from fedpriv.runs.analyse_command import analyse
 from fedpriv.runs.evaluate_command import evaluate
 from fedpriv.settings.run_options import ALWAYS_UNCOVERED, CHOSEN
@@ -77,6 +78,16 @@ def test_an_analysis_leaves_nothing_either(table, tmp_path):
     own = [word for word in table if word.startswith(("data.path", "data.schema", "alloc"))]
     status = read(analyse([*own, *words], quiet=True))
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
+
+
+def test_a_private_choice_leaves_nothing_either(table, tmp_path):
+    tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "algo.local_lr=0.1,0.3")
+    scored = ("hydra.sweeper.evaluation_target=1", "hydra.sweeper.metric=accuracy")
+    fedpriv.sweep(*table, *SMALL, *NEEDED, *tuned, *scored, folder=tmp_path / "sweep")
+    bundle = read_bundle(tmp_path / "sweep" / BEST)
+    assert (bundle.valid, bundle.not_covered) == (True, [])
+    assert {row["unit"] for row in bundle.certificate} == {"user", "test person"}
+    assert {label.partition(":")[0] for label in bundle.labels.values()} == {"released", "charged"}
 
 
 def test_without_it_the_same_run_says_what_is_left(table, tmp_path):
