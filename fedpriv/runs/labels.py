@@ -10,7 +10,7 @@ made of.
 
 from __future__ import annotations
 
-RELEASED, CHARGED, DIAGNOSTIC = LABELS = ("released", "charged", "diagnostic")
+RELEASED, CHARGED, DIAGNOSTIC = ("released", "charged", "diagnostic")
 TRAINING = f"{DIAGNOSTIC} of training records"
 PERSONS = f"{DIAGNOSTIC} of test records of persons"
 HELD_BACK = f"{DIAGNOSTIC} of records that are held back from users who train"
