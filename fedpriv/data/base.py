@@ -57,6 +57,14 @@ class Records:
     def __len__(self) -> int:
         return len(self.x)
 
+    def select(self, rows: np.ndarray) -> Records:
+        """The records in some rows, in the order of `rows`, with the same public list of users."""
+
+        def selected(values: Any) -> Any:
+            return values[rows] if isinstance(values, np.ndarray) else values
+
+        return Records(*(selected(getattr(self, each.name)) for each in fields(self)))
+
 
 @dataclass(frozen=True)
 class Corpus:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ class File:
         numbers = self.numbers
 
         def shorter(records: Records) -> Records:
-            return _some(replace(records, number=numbers), kept)
+            return replace(records, number=numbers).select(kept)
 
         return self._changed(shorter, kept, _with_public_users(self.exp.allocator))
 
@@ -136,13 +135,6 @@ class File:
             own = self.exp.allocator
             allocator = _DrawnBefore(own.n_users, own.n_silos, self.owners, kept)
         return replace(with_training_records(self.exp, change), allocator=allocator)
-
-
-def _some(records: Records, rows: np.ndarray) -> Records:
-    def some(values: Any) -> Any:
-        return values[rows] if isinstance(values, np.ndarray) else values
-
-    return Records(*(some(getattr(records, field.name)) for field in fields(records)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +207,7 @@ FEW = 60
 def few(exp: Experiment) -> Experiment:
     """The experiment on a small file, spread over its own; its own where the settings need more."""
     small = with_training_records(
-        exp, lambda own: _some(own, np.linspace(0, len(own) - 1, min(FEW, len(own))).astype(int))
+        exp, lambda own: own.select(np.linspace(0, len(own) - 1, min(FEW, len(own))).astype(int))
     )
     try:
         small.algo.queries(1, small.planner.plan(allocate(small)[2]))

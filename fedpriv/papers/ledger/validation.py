@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fedpriv.data.base import Corpus, DataSet, Records, with_corpus
+from fedpriv.data.base import Corpus, DataSet, with_corpus
 from fedpriv.data.split import share
 from fedpriv.util.streams import Streams
 
@@ -23,15 +22,5 @@ def with_validation_records(data: DataSet) -> DataSet:
 def _held_out(corpus: Corpus, streams: Streams) -> Corpus:
     records = corpus.train
     order = streams.generator("validation records").permutation(len(records))
-    held_out, train = np.split(order, [share(len(records), HELD_OUT)])
-    return replace(corpus, train=_rows(records, train), test=_rows(records, held_out))
-
-
-def _rows(records: Records, rows: np.ndarray) -> Records:
-    """Some records, in their order."""
-    rows = np.sort(rows)
-    own: dict[str, Any] = {
-        name: None if (values := getattr(records, name)) is None else values[rows]
-        for name in ("x", "y", "silo", "user", "number")
-    }
-    return replace(records, **own)
+    held_out, train = map(np.sort, np.split(order, [share(len(records), HELD_OUT)]))
+    return replace(corpus, train=records.select(train), test=records.select(held_out))
