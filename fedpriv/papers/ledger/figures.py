@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from fedpriv.papers.ledger.entries import Entry, by_key
-from fedpriv.papers.ledger.results import place_order, shown
+from fedpriv.papers.ledger.results import AUTHORS, place_order, shown
 from fedpriv.reports.canvas import MARKERS, Axes, Figure, plain_ticks, plt, save
 
 WIDTH = 6.9
@@ -37,7 +37,9 @@ X = {"algo.epsilon": "epsilon", "peers": "peers", "users": "users"}
 
 def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
     """Draw the deciding runs of an entry into a file."""
+    judged = {*table[table["phase"] == AUTHORS]["question"]}  # the rule runs the authors' too
     table = shown(entry, table)
+    table["tuned"] = table["question"].isin(judged)
     opened = entry.replication and entry.replication.open and table["settings"].any()
     where = table["settings"] if opened else table["place"]
     axis_key = next((key for key in by_key(where.iloc[0].split(", ")) if key in X), "")
@@ -154,7 +156,10 @@ def _asked(entry: Entry, question: str, rows: pd.DataFrame) -> str:
     if _unanswered(entry, question):
         noise = "the paper's noise" if question == "curve" else "equal certificates"
         part = entry.same.get("tuning", "").startswith("part")
-        return ", ".join((noise, "part of the grid" if part else "the earlier rule's settings"))
+        settings = "part of the grid" if part else "the earlier rule's settings"
+        if rows["tuned"].any():
+            settings = "tuned below the authors'"
+        return f"{noise}, {settings}"
     if question == "curve":
         return "as in the paper"
     known = entry.replication
