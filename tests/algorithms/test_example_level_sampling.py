@@ -268,7 +268,7 @@ class NoClip(MinibatchSgd):
 FAULTS = [
     (UserCoins, "several records at once"),
     (LittleNoise, "noise"),
-    (NoClip, "from the file to the noise: user, add/remove: 3 times the distance"),
+    (NoClip, r"from the file to the noise: user, add/remove: 1\.\d+ times the distance"),
 ]
 
 
