@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedpriv.accountants.events import ADD_REMOVE, REPLACE
+from fedpriv.accountants.events import REPLACE
 from fedpriv.algorithms.base import idle_noise, require_one_of
 from fedpriv.algorithms.gradient_queries import GRADIENT, GRADIENTS_PER_RECORD, noised_mean
 from fedpriv.algorithms.participation import uniform
@@ -257,7 +257,7 @@ class GradientMethod(BatchMethod, ABC):
         in several silos is not that of any one of them, so the noise is solved for it."""
         from fedpriv.accountants.pld import RdpAndPld
 
-        coins = self.protected > 1 and self.adjacency == ADD_REMOVE
+        coins = self.protected > 1 and self.batches.own_coins
         if self.calibration != "certified" or not coins:
             return None
         return RdpAndPld(self.delta, target=self.epsilon), self.rounds

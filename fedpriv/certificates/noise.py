@@ -367,11 +367,11 @@ def _sizes_of(
 
 
 def _drawn(view: ObservedRelease) -> Sampling:
-    """The sampling of the batch, with the bounds that are proven for the protected unit."""
+    """The sampling of the batch, as far as a bound is proven for the protected unit."""
     batches = view.request.batches
-    if batches is None:
+    if batches is None or (view.target.records > 1 and not batches.own_coins):
         return Sampling()
-    return batches if view.target.records == 1 else batches.of_groups
+    return batches
 
 
 def _note(view: ObservedRelease) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,11 +39,6 @@ def paper_batch(records: int, rounds: int, factor: float = 1.0) -> int:
 class Sampling:
     """How units are sampled for a release. This base class samples every unit."""
 
-    @property
-    def of_groups(self) -> Sampling:
-        """The sampling with the bounds that are proven for a group of records."""
-        return self
-
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
         """The event of a release over a sample.
 
@@ -71,11 +66,14 @@ class Batches(Sampling, ABC):
 
     adjacency: how neighbouring data sets differ.
     repeats: whether a record may be drawn several times.
+    own_coins: whether each record is drawn or not independently of all others. Then a bound is
+        known for a group of records; else a certificate assumes the whole group in every batch.
     note: assumption of the certificate.
     """
 
     adjacency: str = REPLACE
     repeats: bool = False
+    own_coins: bool = False
     note: str = "batches are drawn afresh and stay in the silo"
 
     def scope(self, party: str, round: int) -> str:
@@ -105,18 +103,7 @@ class Batches(Sampling, ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(Batches):
-    """`size` different records; all sets of this size are equally likely.
-
-    amplified: whether the certificate uses the amplification.
-    """
-
-    amplified: bool = True
-
-    @property
-    def of_groups(self) -> Batches:
-        # No bound is known for a group in a batch of fixed size. The certificate assumes that the
-        # whole group is in every batch.
-        return replace(self, amplified=False)
+    """`size` different records; all sets of this size are equally likely."""
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         rows = self.candidates(silo)
@@ -135,7 +122,7 @@ class WithoutReplacement(Batches):
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
         from dp_accounting import NonPrivateDpEvent, SampledWithoutReplacementDpEvent
 
-        if not self.amplified or size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
+        if size > AMPLIFIED_UP_TO * records or release == NonPrivateDpEvent():
             return release
         return SampledWithoutReplacementDpEvent(records, size, release)
 
@@ -174,6 +161,7 @@ class Poisson(Batches):
     of replace."""
 
     adjacency = ADD_REMOVE
+    own_coins = True
 
     def rows(self, silo: Silo, query: Query, size: int) -> np.ndarray:
         return np.flatnonzero(_coins(silo, query) * silo.public_records < size)
