@@ -100,7 +100,7 @@ class RandomNumber:
             "device": options.device,
         }
         if options.private is not None:
-            found |= {"private": options.private, "evaluation": "none"}
+            found["private"] = options.private
         if paid:
             found["ledger"] = hydra_text(str(options.ledger))
             found["population"] = hydra_text(str(population))
