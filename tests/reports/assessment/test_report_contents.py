@@ -12,7 +12,7 @@ import jsonschema
 import pandas as pd
 import pytest
 import yaml
-from command import run
+from command import refusal, run, success
 from fake_runs import fake_run, read_status
 
 from fedpriv.errors import FedprivError
@@ -39,8 +39,7 @@ def folders(tmp_path_factory):
     """A seeded run, one with noise of the operating system, and a sweep."""
     root = tmp_path_factory.mktemp("folders")
     for name, words in {"seeded": [], "system": ["randomness=system"]}.items():
-        done = run(*SMALL, *words, f"hydra.run.dir={name}", cwd=root)
-        assert done.returncode == 0, done.stderr
+        success(*SMALL, *words, f"hydra.run.dir={name}", cwd=root)
     words = ["-m", *SMALL, "algo.noise_multiplier=2,5", "seed=0,1", "hydra.sweep.dir=sweep"]
     assert run(*words, "hydra/launcher=side_by_side", cwd=root).returncode == 0
     return root
@@ -345,17 +344,14 @@ def test_an_audit_of_other_settings_is_refused(folders, seeded):
     write_audit(
         audit / "audit.json", 0.95, [{"settings": settings | {"seed": 7, "rounds": 1}, **job}]
     )
-    done = run("report", str(seeded), cwd=seeded.parent)
-    assert done.returncode == 0, done.stderr
+    success("report", str(seeded), cwd=seeded.parent)
     values = json.loads((seeded / "report.json").read_text())
     SCHEMA.validate(values)
     assert values["audits"][0]["rows"][0]["estimate_high"] == 1.9
     assert "1.5 (1.2 to 1.9)" in (seeded / "report.html").read_text()
     settings["mechanism"]["noise_multiplier"] = 1.0
     write_audit(audit / "audit.json", 0.95, [{"settings": settings, **job}])
-    done = run("report", str(seeded), cwd=seeded.parent)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "an audit of this run's settings" in done.stderr
+    assert "an audit of this run's settings" in refusal("report", str(seeded), cwd=seeded.parent)
 
 
 def test_an_audit_of_a_target_covers_its_own_rounds(seeded):
@@ -399,9 +395,7 @@ def test_a_report_needs_no_torch(folders):
 )
 def test_wrong_words_end_in_one_line(folders, tmp_path, words, named):
     (tmp_path / "seeded").symlink_to(folders / "seeded")
-    done = run("report", *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert named in done.stderr
+    assert named in refusal("report", *words, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
