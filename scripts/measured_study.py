@@ -39,9 +39,10 @@ PICTURE = ROOT / "docs" / "assets" / "which_method.png"
 SCHEMA = Path(__file__).parent / "adult_schema.yaml"
 CENSUS = (
     *("ULDP-GROUP", "ULDP-SGD", "ULDP-AVG", "ULDP-AVG-w", "ULDP-OPT", "DP-SGD", "DP-ERM"),
-    *("MB-SGD", "Prox-SGD", "Localized MB-SGD", "MR-MTL", "FedAvg"),
+    *("MB-SGD", "Prox-SGD", "Localized MB-SGD", "FedAvg"),
 )
-"""Methods of the census, named before its runs: the others took too long, or refuse a table."""
+"""Methods of the census, named before its deciding runs: the others took too long, refuse turns or
+fail on validation records that name no silo (MR-MTL)."""
 PERSONS = 1000
 DATA = {
     "breast_cancer": "breast cancer",

@@ -20,6 +20,7 @@ from fedpriv.reports.canvas import Axes, plain_ticks, plt, save
 
 WIDTH = 6.9
 """Inches, of a paper's two columns."""
+WORST = 0.8
 TICKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 COLOURS = {"better": "#2a7f3f", "worse": "#b5481d", "not resolved": "#3a3a3a"}
 MARKS = {"better": "^", "worse": "v", "not resolved": "o"}
@@ -71,7 +72,9 @@ def _draw_errors(
     axis: Axes, found: pd.DataFrame, table: pd.DataFrame, names: list[str], reference: str
 ) -> None:
     """Mean and deviation of every method, and a line for FedAvg; nothing without methods."""
-    axis.set_visible(len(found) > 0)
+    if found.empty:
+        axis.axis("off")
+        return
     axis.set_yticks(range(len(names)), names, fontsize=6.5)
     axis.set_ylim(len(names) - 0.5, -0.5)
     for one in rows(found):
@@ -84,6 +87,6 @@ def _draw_errors(
     for free in rows(baselines(table)):
         if free.method == "FedAvg":
             axis.axvline(free.mean, color="k", ls="--", lw=0.7)
-            axis.set_xlim(left=0.7 * free.mean)
+            axis.set_xlim(0.7 * free.mean, WORST)
     axis.tick_params(axis="x", labelsize=6.5)
     axis.grid(alpha=0.25, axis="both", lw=0.5)
