@@ -27,6 +27,9 @@ WORDS = ("rounds=1", "accountant=rdp", "allocator=uniform", "quiet=true")
 WORDS += ("preset.n_users=6", "preset.n_silos=3", "preset.local_epochs=1", "preset.silo_epochs=1")
 WORDS += ("preset.batch_size=8", "allocator.local_test=0")
 
+MORE = {"uls": ("algo.user_rate=0.9",)}
+"""So that some of six users are drawn."""
+
 CNN = {"channels": [2, 2], "hidden": [3]}
 MODELS: dict[str, tuple[str, dict[str, object]]] = {
     "linear": ("Table", {}),
@@ -105,7 +108,8 @@ def all_noises() -> Iterator[Pair]:
 
 @cache
 def _composed(algo: str) -> DictConfig:
-    [config] = compose_jobs(CommandLine.parse([f"algo={algo}", *WORDS]), conf_dir())
+    words = [f"algo={algo}", *WORDS, *MORE.get(algo, ())]
+    [config] = compose_jobs(CommandLine.parse(words), conf_dir())
     return without_hydra(config)
 
 

@@ -56,9 +56,11 @@ class Coins(Sampling):
     rate: float
 
     def event(self, release: DpEvent, size: int, records: int) -> DpEvent:
-        from dp_accounting import PoissonSampledDpEvent
+        from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent
 
-        return PoissonSampledDpEvent(self.rate, release) if self.rate < 1 else release
+        if self.rate == 1 or release == NonPrivateDpEvent():
+            return release
+        return PoissonSampledDpEvent(self.rate, release)
 
 
 class Batches(Sampling, ABC):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lowy_world import MINIBATCH, ONE_PASS
 
-from fedpriv.certificates.sampling import SAMPLING, OnePass, paper_batch
+from fedpriv.certificates.sampling import SAMPLING, Coins, OnePass, Poisson, paper_batch
 from fedpriv.data.silo import SiloData
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.util.streams import Streams
@@ -44,6 +44,14 @@ def test_whole_batches_are_everybody_and_cost_what_is_not_sampled(name):
     silo, queries = setting()
     np.testing.assert_array_equal(SAMPLING[name]().rows(silo, queries[0], 30), np.arange(30))
     assert SAMPLING[name]().event(GaussianDpEvent(2.0), 30, 30) == GaussianDpEvent(2.0)
+
+
+def test_a_sample_of_what_is_not_private_is_not_private():
+    """Once an event that no accountant knows, of a run without noise."""
+    from dp_accounting import NonPrivateDpEvent
+
+    assert Coins(0.5).event(NonPrivateDpEvent(), 1, 1) == NonPrivateDpEvent()
+    assert Poisson().event(NonPrivateDpEvent(), 6, 30) == NonPrivateDpEvent()
 
 
 @pytest.mark.parametrize("system", [False, True])
