@@ -267,7 +267,7 @@ class NoClip(MinibatchSgd):
 
 FAULTS = [
     (UserCoins, "several records at once"),
-    (LittleNoise, "noise"),
+    (LittleNoise, r"noise of silos: measured 0\.90"),
     (NoClip, r"from the file to the noise: user, add/remove: 1\.\d+ times the distance"),
 ]
 
