@@ -68,6 +68,8 @@ LEDGER = ROOT / "docs" / "papers" / "ledger.md"
 GALLERY = ROOT / "docs" / "papers" / "gallery.md"
 OF_RECORDS = "uldp_fl/fig4_group"
 """The entry whose noise depends on private records."""
+WITHOUT_EPSILONS = (OF_RECORDS, "uldp_fl/fig4_gap")
+"""Entries without a picture of epsilons; the second one's are those of Fig. 4."""
 PICTURES = ROOT / "docs" / "assets" / "replications"
 
 
@@ -223,7 +225,11 @@ def spent(entry: Entry) -> str:
 
 def has_epsilons(entry: Entry) -> bool:
     """Whether a picture shows epsilons round by round: those of Uldp-FL, as in the paper."""
-    return entry.paper == "uldp_fl" and entry.name != OF_RECORDS and entry.replication is not None
+    return (
+        entry.paper == "uldp_fl"
+        and entry.name not in WITHOUT_EPSILONS
+        and entry.replication is not None
+    )
 
 
 def epsilons_name(entry: Entry) -> str:
