@@ -64,11 +64,12 @@ class ProxSgd(OneGradient):
         return self.batch_size or max(1, records // self.rounds)
 
     def training_records(self, allocation: Allocation, data: DataSet) -> Allocation:
-        smallest = int(allocation.silo_sizes().min())
+        kept = super().training_records(allocation, data)
+        smallest = int(kept.silo_sizes().min())
         most = smallest // (self.batch_size or 1)
         allowed = f"at most {most}, one pass over the smallest silo's {smallest} records"
         require(self.rounds <= most, "rounds", self.rounds, allowed)
-        return super().training_records(allocation, data)
+        return kept
 
     def last_round(self, federation: Federation) -> int | None:
         sizes = federation.silo_records

@@ -1,6 +1,7 @@
 """Rounds that learn nothing are seen."""
 
 import json
+import re
 
 import pytest
 from command import run, success
@@ -55,6 +56,13 @@ def test_one_pass_ends_where_the_records_do(aggregation, tmp_path):
     assert status["state"] == "done"
     assert status["reason"] == f"round {len(batches) + 1} has no records left: one pass is over"
     assert not status["empty_rounds"]
+
+
+def test_one_pass_over_the_records_that_a_user_keeps_has_no_more_rounds_than_they_allow(tmp_path):
+    words = (*BASE, "algo=prox_sgd", "algo.records_per_user=3", "preset.n_users=20", "rounds=30")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.search(r"rounds=30: at most \d+, one pass over the smallest silo", done.stderr)
 
 
 def test_a_resumed_pass_ends_where_the_records_do(tmp_path):
