@@ -48,8 +48,9 @@ FIXED = {
 WEIGHTS = "model.safetensors"
 EVALUATION = "evaluation"
 """Folder of the evaluation that a sweep makes of each run, in the run's folder."""
-FOLLOWS = ("data", "model", "allocator", "engine", "experiment", "profile", "preset")
-"""Groups of keys that follow from the run."""
+FOLLOWS = ("data", "seed", "model", "allocator", "engine", "experiment", "profile", "preset")
+"""Keys and groups of keys that follow from the run. By another seed persons who have trained the
+model would be its test persons."""
 
 
 @dataclass(frozen=True)

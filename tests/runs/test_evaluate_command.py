@@ -114,6 +114,7 @@ REFUSED = [
     (("algo=local_only",), ("target=1",), "a run that releases one model"),
     (("data=tcga_brca",), ("target=1",), "a task whose loss compares no records"),
     ((), ("target=1", "data.seed=3"), "data.seed=3: left out: it follows from the run"),
+    ((), ("target=1", "seed=3"), "seed=3: left out: it follows from the run"),
     ((), ("target=1,2",), "several values need -m"),
     ((), ("target=1",), "model.safetensors"),
 ]
