@@ -80,6 +80,20 @@ def test_an_analysis_leaves_nothing_either(table, tmp_path):
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
 
 
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("data.similar_ids=merge", "names are alike count as one user"),
+        ("data.similar_ids=keep", "counts as two users"),
+        ("data.incomplete=drop", "rows with missing values are left out"),
+    ],
+)
+def test_an_analysis_that_would_leave_something_is_refused(rule, line, table, tmp_path):
+    own = [word for word in table if word.startswith(("data.path", "data.schema", "alloc"))]
+    with pytest.raises(FedprivError, match=line):
+        analyse([*own, "statistics=count", "target=1", "private=all", rule], quiet=True)
+
+
 def test_a_private_choice_leaves_nothing_either(table, tmp_path):
     tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "algo.local_lr=0.1,0.3")
     scored = ("hydra.sweeper.evaluation_target=1", "hydra.sweeper.metric=accuracy")
@@ -105,6 +119,7 @@ REFUSED = {
     "persons on both sides": (("data.split=record",), "data.split=record: a person may have"),
     "persons in two ways": (("data.similar_ids=keep",), "counts as two users"),
     "rows left out": (("data.missing=drop",), "rows with missing values are left out"),
+    "rare classes left out": (("data.rare=drop",), "rows of rare classes are left out"),
     "invented users": (("allocator=zipf", "allocator.invent_users=true"), "draws users over those"),
     "a split of all records": (("data=creditcard",), "splits, scaling and sub-sampling"),
     "no certificate": (("algo=fedavg",), "there is no enforced certificate"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.stability import Stage
-from fedpriv.data.table.owners import owners_of, same_form
+from fedpriv.data.table.owners import owners_of, same_form, uncovered_persons
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import Category, Number
 from fedpriv.data.table.settings import (
@@ -135,6 +135,10 @@ class Columns(ReadingRules, DataSet):
             return "every row is taken as another person"
         where = "in one silo" if self.user_scope == SILO else "in the whole table"
         return f"a user is one value of column {self.user} {where}"
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        return uncovered_persons(self)
 
     def public_users(self, streams: Streams) -> int:
         return self.users

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedpriv.data.base import EXACT_TESTS, Records
+from fedpriv.data.table.owners import uncovered_persons
 from fedpriv.data.table.schema import Category, Number, Schema, date_of
-from fedpriv.data.table.settings import SILO, TableSettings
+from fedpriv.data.table.settings import DROP, SILO, TableSettings
 
 IDENTIFIER = re.compile(
     r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
@@ -110,27 +111,13 @@ class DescribedTable(TableSettings):
             ),
             (True, EXACT_TESTS),
             (
-                self.similar_ids == "merge",
-                "data.similar_ids=merge: two persons whose names are alike count as one user, and "
-                "an epsilon of a user does not cover each alone",
-            ),
-            (
-                self.similar_ids == "keep",
-                "data.similar_ids=keep: a person whose name is written in two ways counts as two "
-                "users",
-            ),
-            (
-                self.user_scope == "silo",
-                "data.user_scope=silo: a person in two silos counts as two users, and an epsilon "
-                "of a user covers the two only one by one",
-            ),
-            (self.declared.user is None, f"data.one_row_per_user=true: {self.user_is}"),
-            (
-                "drop" in (self.missing, self.incomplete),
-                "rows with missing values are left out, and their number is not protected",
+                self.rare == DROP,
+                "data.rare=drop: rows of rare classes are left out, and their number is not "
+                "protected",
             ),
         )
-        return (*self.read_without_noise, *(text for holds, text in rules if holds))
+        own = (text for holds, text in rules if holds)
+        return (*self.read_without_noise, *own, *uncovered_persons(self))
 
     @property
     def description(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def names_of(
 
 
 class OwnerRules(Protocol):
-    """Which names mean one person: keys of `TableSettings`."""
+    """Which rows are one person's, and which are left out: keys of `TableSettings`."""
 
     @property
     def similar_ids(self) -> str: ...
@@ -110,6 +110,44 @@ class OwnerRules(Protocol):
 
     @property
     def missing_marks(self) -> list[str]: ...
+
+    @property
+    def one_row_per_user(self) -> bool: ...
+
+    @property
+    def user_is(self) -> str: ...
+
+    @property
+    def missing(self) -> str: ...
+
+    @property
+    def incomplete(self) -> str: ...
+
+
+def uncovered_persons(table: OwnerRules) -> tuple[str, ...]:
+    """What an epsilon of a user of a table does not cover of a person."""
+    rules = (
+        (
+            table.similar_ids == MERGE,
+            "data.similar_ids=merge: two persons whose names are alike count as one user, and an "
+            "epsilon of a user does not cover each alone",
+        ),
+        (
+            table.similar_ids == KEEP,
+            "data.similar_ids=keep: a person whose name is written in two ways counts as two users",
+        ),
+        (
+            table.user_scope == SILO,
+            "data.user_scope=silo: a person in two silos counts as two users, and an epsilon of a "
+            "user covers the two only one by one",
+        ),
+        (table.one_row_per_user, f"data.one_row_per_user=true: {table.user_is}"),
+        (
+            DROP in (table.missing, table.incomplete),
+            "rows with missing values are left out, and their number is not protected",
+        ),
+    )
+    return tuple(text for holds, text in rules if holds)
 
 
 @dataclass(frozen=True)
