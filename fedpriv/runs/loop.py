@@ -85,7 +85,10 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        charge = stack.enter_context(charged(experiment, path, resume=resume, completed=completed))
+        begun = journal.total if journal else 0
+        charge = stack.enter_context(
+            charged(experiment, path, resume=resume, completed=completed, begun=begun)
+        )
         arrays = saved.arrays if saved else None
         with garbage_kept():
             run = prepare(experiment, arrays, roster=folder.roster, charged=True)

@@ -280,6 +280,16 @@ def test_a_run_goes_on_with_its_own_ledger_only(path, tmp_path):
     assert DataLedger.seen(other).entries == 1
 
 
+def test_no_ledger_pays_for_the_end_of_a_run_alone(path, tmp_path):
+    """It would name a run of which it has charged a part."""
+    with stops_in(3, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", experiment(*WORDS))
+    with pytest.raises(FedprivError, match="run has begun 3 rounds that no ledger was charged for"):
+        trained(tmp_path / "run", charged(path), resume=True)
+    assert DataLedger.seen(path).entries == 1
+    trained(tmp_path / "run", experiment(*WORDS), resume=True)
+
+
 def test_a_folder_chooses_no_ledger(path, tmp_path):
     """Its settings name one, but a resume must type it."""
     folder = tmp_path / "run"
