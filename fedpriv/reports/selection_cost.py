@@ -206,6 +206,10 @@ def _failing(what: str, runs: Sequence[Run], planned: Sequence[int], cost: Cost)
         "have other rounds than planned": [
             state.rounds != rounds for state, rounds in zip(states, planned)
         ],
+        "ended early, since others had spent the ledger's budget": [
+            state.reason is not None and run.config.get("ledger") is not None
+            for state, run in zip(states, runs)
+        ],
         "repeated rounds after an interruption": [
             state.randomness == "system" and bool(state.repeated_rounds) for state in states
         ],

@@ -111,6 +111,11 @@ def spent(folder):
     path.write_text(path.read_text().replace(",1.4", ",14"))
 
 
+def cut_short(folder):
+    status(reason="round 1 would exceed epsilon 3 of tests in the ledger")(folder)
+    config("ledger", "ledger.jsonl")(folder)
+
+
 CONDITIONS = {
     "every run is evaluated": (shutil.rmtree, "0 has no finished evaluation"),
     "to its end": (status(state="interrupted"), "0 has no finished evaluation"),
@@ -133,6 +138,7 @@ CONDITIONS = {
         status(randomness="system", dp_valid=False),
         "these evaluations protect nobody (dp_valid): 0",
     ),
+    "whatever others spend": (cut_short, "these evaluations ended early, since others had spent"),
     "with the planned noise": (spent, "these evaluations spent more than the draw planned: 0"),
 }
 
