@@ -98,13 +98,16 @@ class AdmmPeer(WeightedSilo):
         yield from _from_all(post, PRESENT, b"", present, Raw(0))  # who is silent is left out
         self.shares = dict.fromkeys(present, 1 / len(present))
         by_records = self.aggregation.average == "records"
-        if not (self.weighting.needs_counts or by_records):
+        if not self.weighting.needs_counts:
             self.weights = self.own_weights(counts)
+        if not (self.weighting.needs_counts or by_records):
             return
         schema = Array(np.int64, counts.shape, low=0, high=MAX_RECORDS)
         known = yield from _from_all(post, COUNTS, counts, present, schema)
         table = np.stack([known.get(name, np.zeros_like(counts)) for name in self.silos])
-        self.weights = bounded_weights(self.weighting.weights(table))[self.silos.index(self.name)]
+        if self.weighting.needs_counts:
+            weights = bounded_weights(self.weighting.weights(table))
+            self.weights = weights[self.silos.index(self.name)]
         if by_records:
             totals = table.sum(axis=1)
             shares = dict(zip(self.silos, (totals / max(totals.sum(), 1)).tolist()))

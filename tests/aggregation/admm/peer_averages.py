@@ -11,7 +11,7 @@ from fedpriv.aggregation.admm.aggregation import Admm
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.traffic import Traffic
-from fedpriv.rounds.contributors import OwnWeighting
+from fedpriv.rounds.contributors import OwnWeighting, Weighting
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.training.contributions import Contributions
 from fedpriv.util.streams import Streams
@@ -31,11 +31,12 @@ def admm(**settings) -> Admm:
 
 @dataclass
 class Peers:
-    """n peers after a set-up. records: of each."""
+    """n peers after a set-up. records: of each. weighting: of one user in each."""
 
     aggregation: Admm
     n: int
     records: tuple[int, ...] = ()
+    weighting: Weighting = field(default_factory=OwnWeighting)
     streams: Streams = Streams(3)
     letters: list = field(default_factory=list)
 
@@ -45,7 +46,7 @@ class Peers:
 
     def set_up(self):
         counts = np.diag(np.array(self.records or (1,) * self.n, dtype=np.int64))
-        self.protocols = Protocols(self.aggregation, tuple(range(self.n)), OwnWeighting())
+        self.protocols = Protocols(self.aggregation, tuple(range(self.n)), self.weighting)
         run(self.protocols.setup(counts))
 
     def query(self, serial=(1, 0), size=SIZE):

@@ -17,6 +17,7 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.parties.messages import size_of
 from fedpriv.parties.traffic import Traffic
+from fedpriv.rounds.contributors import HomeWeighting
 from fedpriv.rounds.plan import Federation
 from fedpriv.testing.faults import Faulty, alter, drop
 
@@ -293,6 +294,13 @@ def test_fewer_peers_go_on_where_that_is_safe():
     assert [safe.continues_with(n) for n in (8, 9)] == [False, True]
     assert not unsafe.continues_with(9)
     assert not Admm(preset=None, iterations=4).continues_with(9)
+
+
+def test_users_at_home_count_in_full_in_averages_by_records():
+    records, w = (1, 2, 3), vectors(3)
+    peers = Peers(admm(average="records"), 3, records, weighting=HomeWeighting())
+    found, _ = peers.average(w)
+    np.testing.assert_allclose(found, np.average(w, axis=0, weights=records), atol=1e-9)
 
 
 def test_weights_by_records_would_undo_a_bound():
