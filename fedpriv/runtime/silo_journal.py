@@ -154,8 +154,9 @@ class SiloJournal:
             raise RefusedError(f"{self.name} cannot write down what it answers: {error}") from error
         new = text not in self._charges
         number = len(self._charges) if new else [*self._charges].index(text)
-        query = f"{QUERY} {serial[0]} {serial[1]} {number}\n"
-        self._write(f"{CHARGE} {text}\n{query}" if new else query)
+        if new:
+            self._write(f"{CHARGE} {text}\n")
+        self._write(f"{QUERY} {serial[0]} {serial[1]} {number}\n")
         return self._charges.setdefault(text, charge)
 
     def _agree(self, recorded: Budget | None, asked: Budget | None, own: Budget | None) -> None:
@@ -174,8 +175,13 @@ class SiloJournal:
             )
 
     def _write(self, lines: str) -> None:
-        if self._lines is not None:
+        if self._lines is None:
+            return
+        try:
             self._lines.append(lines.encode())
+        except RefusedError:
+            self.close()  # only another life can know whether they are in the file
+            raise
 
     def _read(self, path: Path, content: bytes) -> Budget | None:
         """Read what was written. Returns the last budget."""

@@ -1,6 +1,8 @@
 """What a silo refuses, whoever asks: it computes each query from its own settings, answers none
 twice, and stays within its budget."""
 
+import resource
+import signal
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -239,6 +241,46 @@ def test_a_journal_outlives_its_silo(journal):
     with journal(run="b") as life:  # the line is not a part of the one cut off
         assert (life.set_ups, sorted(life.spent.values())) == (2, [1, 3])
         life.set_up(first, 3, 1)  # whose signatures are worth nothing under other settings
+
+
+def test_no_query_is_charged_as_another_after_a_full_disk(journal):
+    """The first charge is written, and not yet known to be: the counter has no room."""
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with journal() as life:
+            [counter] = (journal.path.parents[1] / "counters").iterdir()
+            room = counter.stat().st_size + 80  # of one line
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+            with pytest.raises(RefusedError, match="File too large"):
+                life.begin((1, 0), Charge("server", ()))
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            with pytest.raises(RefusedError):
+                life.begin((1, 0), Charge("released model", ()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    with journal() as life:
+        life.begin((1, 0), Charge("released model", ()))
+    with journal() as life:
+        assert {charge.observer: count for charge, count in life.spent.items()} == {
+            "released model": 1
+        }
+
+
+def test_a_crash_between_two_lines_ends_no_journal(journal):
+    """Each line is announced alone, so that a write is there or is not."""
+    with journal() as life:
+        life.begin((1, 0), Charge("server", ()))
+    [counter] = (journal.path.parents[1] / "counters").iterdir()
+    counts, lines = counter.read_text().splitlines(keepends=True), journal.path.read_bytes()
+    assert [line.split()[0] for line in counts] == ["now", "next", "now", "next", "now"]
+    for announced in (2, 4):
+        for end in {int(line.split()[1]) for line in counts[announced - 2 : announced]}:
+            counter.write_text("".join(counts[:announced]))
+            journal.path.write_bytes(lines[:end])
+            with journal() as life:
+                assert not life.spent or end == len(lines)
 
 
 @pytest.mark.parametrize(
