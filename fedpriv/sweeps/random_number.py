@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.algorithms.evaluation import Evaluation
+from fedpriv.data.base import DataSet
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
@@ -47,6 +48,8 @@ from fedpriv.util.untrusted_files import as_type, read_json
 
 DRAW = "trials.json"
 POPULATION = "hydra.sweeper.evaluation_population"
+TUNABLE = ("class_weights", "metric", "missing", "outside")
+"""Keys of data that change neither who is a person nor who trains."""
 MAX_MEAN = 10**4
 """A larger average number of runs is an error."""
 
@@ -123,10 +126,13 @@ class RandomNumber:
         evaluations: planned evaluation of each setting; empty: there are none.
 
         Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
-        differ in seed or randomness.
+        differ in seed, randomness or persons.
         """
         first = experiments[0].options
         for exp, words in zip(experiments, settings):
+            alike = _persons(exp.data) == _persons(experiments[0].data)
+            allowed = f"the same persons in all settings; of data only {', '.join(TUNABLE)} differ"
+            require(alike, "data", type(exp.data).__name__, f"{allowed} ({' '.join(words)})")
             options = exp.options
             allowed = "a single value: run n of a simulation uses seed + n"
             require(options.seed == first.seed, "seed", options.seed, allowed)
@@ -217,6 +223,12 @@ class RandomNumber:
         certified = convert(ORDERS, selected, delta)
         _require(math.isfinite(certified), "settings with enough noise for a finite epsilon")
         return Cost(certified, convert(ORDERS, largest, delta), unit, adjacency, delta)
+
+
+def _persons(data: DataSet) -> list[Any]:
+    """What decides who is a person, and who trains."""
+    names = (one.name for one in fields(data) if one.name not in TUNABLE)
+    return [type(data), *(getattr(data, name) for name in names)]
 
 
 def configured(config: Mapping[str, Any]) -> dict[str, str]:

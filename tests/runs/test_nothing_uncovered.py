@@ -104,6 +104,15 @@ def test_a_private_choice_leaves_nothing_either(table, tmp_path):
     assert {label.partition(":")[0] for label in bundle.labels.values()} == {"released", "charged"}
 
 
+def test_no_test_person_of_a_private_choice_trains_in_another_run(table, tmp_path):
+    """Of each the theorem knows one curve: that of the training, or that of the evaluation."""
+    tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "data.test_share=0.1,0.3")
+    scored = ("hydra.sweeper.evaluation_target=1", "hydra.sweeper.metric=accuracy")
+    with pytest.raises(FedprivError, match="data=Table: the same persons in all settings"):
+        fedpriv.sweep(*table, *SMALL, *NEEDED, *tuned, *scored, folder=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_without_it_the_same_run_says_what_is_left(table, tmp_path):
     fedpriv.run(*table, *SMALL, folder=tmp_path / "run")
     assert set(ALWAYS_UNCOVERED) < set(read(tmp_path / "run")["not_covered"])
