@@ -113,7 +113,7 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 
     Raises FedprivError for files that cannot be read.
     """
-    with _damage_named(folder):
+    with damage_named(folder):
         status = Status.read(folder)
         if status.state != "done":
             warn(f"left out: {folder} ({status.state})")
@@ -133,7 +133,7 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 def read_evaluation(folder: Path) -> Run | None:
     """The private evaluation in a folder, as a run whose metrics are its scores; None if it is not
     finished. Raises FedprivError for files that cannot be read."""
-    with _damage_named(folder):
+    with damage_named(folder):
         status = Status.find(folder)
         if status is None or status.state != "done":
             return None
@@ -143,7 +143,7 @@ def read_evaluation(folder: Path) -> Run | None:
 
 
 def _read(folder: Path, status: Status, metrics: pd.DataFrame) -> Run:
-    """A finished run with these metrics. Raises what `_damage_named` names."""
+    """A finished run with these metrics. Raises what `damage_named` names."""
     epsilon = _table(folder / "epsilon.csv", EPSILON_TEXTS)
     config = read_plain_values(folder / "config.yaml") or {}
     run = Run(folder, status, metrics, epsilon, config)
@@ -157,7 +157,7 @@ def _read(folder: Path, status: Status, metrics: pd.DataFrame) -> Run:
 
 
 @contextmanager
-def _damage_named(folder: Path) -> Iterator[None]:
+def damage_named(folder: Path) -> Iterator[None]:
     """Turn errors of a damaged file into one line that names the run."""
     try:
         yield

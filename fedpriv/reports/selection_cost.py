@@ -14,7 +14,7 @@ from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.bundles.bundle import FOLDER, Bundle, read_bundle
 from fedpriv.bundles.write import write_bundle
 from fedpriv.data.allocate import INVENTED
-from fedpriv.reports.finished_runs import Run, read_evaluation
+from fedpriv.reports.finished_runs import Run, damage_named, read_evaluation
 from fedpriv.reports.summary import best_by
 from fedpriv.runs.evaluate_command import EVALUATION, MOST_BYTES, WEIGHTS
 from fedpriv.runs.labels import CHARGED, RELEASED
@@ -126,7 +126,10 @@ class Selection:
             return f"the evaluation of {name} has other settings than drawn: {', '.join(keys)}"
         if found.seed != run.seed:
             return f"the evaluation of {name} has another seed, so other test persons"
-        model = file_digest(run.folder / WEIGHTS, MOST_BYTES)
+        try:
+            model = file_digest(run.folder / WEIGHTS, MOST_BYTES)
+        except (OSError, ValueError):
+            return f"the model of {name} cannot be read"
         if found.config.get("algo", {}).get("digest") != model:
             return f"the evaluation of {name} is of another model"
         return ""
@@ -238,11 +241,12 @@ def _priced(run: Run, cost: Cost, unit: str) -> dict[str, str]:
     unit: its name for a reader.
     """
     tables = Tables(run.folder)
-    texts = {row["number"]: row["assumption"] for row in tables.rows(ASSUMPTIONS)}
     about = (RELEASED_MODEL, cost.unit, cost.adjacency)
-    rows = tables.rows(EPSILON)
-    own = [row for row in rows if (row["observer"], row["unit"], row["adjacency"]) == about]
-    assumptions = "; ".join(texts[number] for number in own[-1]["assumptions"].split("; "))
+    with damage_named(run.folder):
+        texts = {row["number"]: row["assumption"] for row in tables.rows(ASSUMPTIONS)}
+        rows = tables.rows(EPSILON)
+        own = [row for row in rows if (row["observer"], row["unit"], row["adjacency"]) == about]
+        assumptions = "; ".join(texts[number] for number in own[-1]["assumptions"].split("; "))
     certified = {"unit": unit, "certified": str(cost.certified), "assumptions": assumptions}
     return {**own[-1], "method": "selection", "claimed": "", **certified}
 

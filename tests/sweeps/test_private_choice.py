@@ -15,9 +15,9 @@ from fedpriv.accountants.renyi import ORDERS
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.reports.selection_cost import BEST, find_selections
+from fedpriv.reports.selection_cost import BEST, find_selections, release_choices
 from fedpriv.runs.evaluate_command import EVALUATION
-from fedpriv.runs.tables import STATISTICS
+from fedpriv.runs.tables import ASSUMPTIONS, STATISTICS
 from fedpriv.sweeps.random_number import DRAW, SweepDraw
 
 MEAN, NOISE, TARGET = 2.0, 6.0, 1.5
@@ -130,6 +130,10 @@ CONDITIONS = {
     ),
     "on the same persons": (config("seed", 1), "has another seed"),
     "of the run's own model": (other_model, "the evaluation of 0 is of another model"),
+    "of a model that is there": (
+        lambda folder: (folder.parent / "model.safetensors").unlink(),
+        "the model of 0 cannot be read",
+    ),
     "once": (
         status(randomness="system", dp_valid=True, repeated_rounds={"1": 1}),
         "these evaluations repeated rounds after an interruption: 0",
@@ -153,6 +157,16 @@ def test_no_broken_condition_is_called_covered(broken, why, swept, tmp_path):
     assert found.cost.startswith("not covered")
     fedpriv.load(folder)
     assert not (folder / BEST).exists()
+
+
+@pytest.mark.parametrize("part", ["", EVALUATION])
+def test_a_damaged_table_of_the_best_run_ends_in_one_line(part, swept, tmp_path):
+    folder = shutil.copytree(swept, tmp_path / "sweep")
+    best = folder / choice(folder).best.folder.name / part
+    (best / ASSUMPTIONS).write_text("a,b\n1,2\n")
+    with pytest.raises(FedprivError, match="its files cannot be read") as refusal:
+        release_choices(fedpriv.load(folder).runs)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_choice_by_another_score_is_not_covered(swept):
