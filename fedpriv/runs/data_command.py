@@ -13,9 +13,9 @@ from fedpriv.data.table.schema import write_schema
 from fedpriv.data.table.table import Table
 from fedpriv.errors import FedprivError
 from fedpriv.runtime import allocate
-from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
+from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.settings.words import Parser, conf_dir
+from fedpriv.settings.words import Parser
 from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.durable_files import replace_file
 
@@ -33,10 +33,7 @@ def main(args: list[str]) -> None:
     parser.add_argument(OUT, type=Path)
     parser.add_argument("--allocation", type=Path)
     own, words = parser.parse_known_args(args)
-    jobs = compose_jobs(CommandLine.parse(words), conf_dir())
-    if len(jobs) > 1:
-        raise FedprivError("fedpriv data shows one data set; name one value of each key")
-    exp = build(jobs[0])
+    exp = build(one_job(CommandLine.parse(words), "fedpriv data"))
     console = HarmlessConsole(soft_wrap=True)
     for text in lines(exp):
         console.print(text)

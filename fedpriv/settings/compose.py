@@ -198,6 +198,14 @@ def compose_jobs(line: CommandLine, config_dir: Path) -> list[DictConfig]:
     return [copy.deepcopy(config) for config in each_job(line, config_dir)]
 
 
+def one_job(line: CommandLine, command: str) -> DictConfig:
+    """The configuration of the only job of a command line. Raises FedprivError for several."""
+    jobs = compose_jobs(line, conf_dir())
+    if len(jobs) > 1:
+        raise FedprivError(f"{command} runs once; name one value of each key")
+    return jobs[0]
+
+
 def one_experiment(*words: str) -> Experiment:
     """Compose and check the words of a command line without a sweep. Raises FedprivError."""
     [config] = compose_jobs(CommandLine.parse(list(words)), conf_dir())
