@@ -17,10 +17,13 @@ import numpy as np
 
 from fedpriv.algorithms.statistics import Statistics
 from fedpriv.data.embedded import BreastCancer
+from fedpriv.encoding.fixed_point import FixedPoint
+from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.testing.experiments import experiment
 from fedpriv.util.streams import Streams
 
 EPSILON, DELTA, SEEDS, STEPS = 1.0, 1e-5, 100, 256
+GRID = FixedPoint(64, 1e6, 1)
 SHARES = (0.25, 0.5, 0.75)
 WORDS = (
     *("data=columns", "data.columns=[[x,0,1]]", "data.path=none.csv", "data.user=u"),
@@ -43,14 +46,18 @@ def ours(x: np.ndarray, statistic: str) -> Iterator[np.ndarray]:
     """The estimates of analyses of one statistic, whose users have one record each."""
     words = (f"algo.statistics=[{statistic}]", f"algo.steps={STEPS}")
     exp = experiment(*WORDS, *words)
-    algo, noise = exp.algo, exp.planner.plan(exp.federation).mechanism.noise_multiplier
+    if laplace_is_less(exp, ()):
+        exp = experiment(*WORDS, *words, "mechanism=laplace")
+    algo, plan = exp.algo, exp.planner.plan(exp.federation)
     assert isinstance(algo, Statistics)
-    sums = algo.vectors(x[:, None], np.arange(len(x) + 1)).sum(axis=0) / algo.share
-    deviation = noise / algo.share
+    share = algo.share(plan.mechanism)
+    sums = algo.vectors(x[:, None], np.arange(len(x) + 1)).sum(axis=0)
     [placed] = algo.placed
     for seed in range(SEEDS):
-        noisy = sums + np.random.default_rng(seed).normal(scale=deviation, size=len(sums))
-        yield np.array([one.value for one in placed.part.estimates(noisy, deviation)])
+        rng = np.random.default_rng(seed)
+        noise = plan.mechanism.noise_share(algo.size, 1, rng, encoding=GRID) / share
+        reach = plan.mechanism.spread(1) / share
+        yield np.array([one.value for one in placed.part.estimates(sums + noise, reach)])
 
 
 def opendp_ways(dp: Any) -> dict[str, Callable[[np.ndarray], np.ndarray]]:

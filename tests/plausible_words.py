@@ -31,7 +31,7 @@ CHOICES = {
     "optimizer": ("sgd", "sgd", "adam", "rmsprop"),
     "accountant": ("rdp", "rdp_pld", "pld"),
     "aggregation": ("plain", "plain", "masked", "secagg", "secagg_exact_noise", "shuffle"),
-    "mechanism": ("gaussian", "discrete_gaussian", "binomial", "none"),
+    "mechanism": ("gaussian", "discrete_gaussian", "laplace", "binomial", "none"),
     "allocator": ("zipf", "uniform", "equal", "dirichlet", "natural", "by_user"),
 }
 COMMANDS = ("run",) * 12 + ("epsilon",) * 5 + ("data",)

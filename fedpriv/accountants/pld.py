@@ -1,6 +1,8 @@
 """Privacy loss distributions: the tightest curves, composed by FFT (Koskela et al. 2020; Doroshenko
 et al. 2022).
 
+Laplace releases are charged as one (`laplace_epsilon`), if there are no others.
+
 Gaussian releases compose to one Gaussian, whose epsilon has a closed form (Balle and Wang 2018, Thm
 8), so they are never discretised. Poisson-sampled Gaussians and mixtures of Gaussians use
 dp_accounting's connect-the-dots discretisation. It is pessimistic at every interval width: the
@@ -17,7 +19,7 @@ The FFT rounds each composition, so that a small delta of many releases would co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ from fedpriv.accountants.rdp import Rdp
 from fedpriv.errors import ConfigError, require
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
+    from dp_accounting import DpEvent, LaplaceDpEvent
     from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -96,12 +98,17 @@ def pld_epsilon(
     """Epsilon at `delta` of `composition` under `adjacency`, both directions; inf if an event is
     not private.
 
-    Supports Gaussian events and, under add/remove, their Poisson sampling and mixtures. Raises
-    ConfigError for other events.
+    Supports Gaussian events and, under add/remove, their Poisson sampling and mixtures; and Laplace
+    events without others. Raises ConfigError for other events.
     """
+    from dp_accounting import LaplaceDpEvent
+
     found = leaves(composition)
     if found is None:
         return math.inf
+    laplace = {one: count for one, count in found.items() if isinstance(one, LaplaceDpEvent)}
+    if laplace and len(laplace) == len(found):
+        return laplace_epsilon(laplace, delta)
     mean_gap, mixtures = _split(found, adjacency)
     gaps = [
         math.sqrt(count) * max(m.sensitivities) / m.standard_deviation
@@ -143,6 +150,14 @@ def group_pld(
         return math.inf
     groups = [(group_event(event, group_size), count) for event, count in found.items()]
     return pld_epsilon(groups, ADD_REMOVE, delta, interval=interval)
+
+
+def laplace_epsilon(found: Mapping[LaplaceDpEvent, int], delta: float) -> float:
+    """Epsilon at `delta` of Laplace releases, each with the number of times it happened. Together
+    they cost at most one that moves as far as all of them (`fedpriv.mechanisms.laplace`), which has
+    delta = 1 - exp((epsilon - moved) / 2)."""
+    moved = sum(count / event.noise_multiplier for event, count in found.items())
+    return max(0.0, float(moved) + 2 * math.log1p(-delta))
 
 
 def gaussian_epsilon(mean_gap: float, delta: float) -> float:

@@ -10,7 +10,7 @@ from fedpriv.accountants.events import CHEATING_SERVER, RELEASED_MODEL, SERVER, 
 from fedpriv.aggregation.base import Aggregation
 from fedpriv.aggregation.epsilon_target import EpsilonTarget
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.certificates.derive import require_adaptable, require_mixable
+from fedpriv.certificates.derive import require_suited
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.strategy import Strategy
@@ -122,12 +122,9 @@ class Planner:
         require(not several, "algo.weighting", "home", ONE_SILO_EACH)
         self.algo.check(plan)
         used = [parameters.mechanism for parameters in query_parameters.values()]
-        if any(mechanism.mixing for mechanism in used):
+        if any(one.mixing or one.marks or one.norm == 1 for one in used):
             for request in self.algo.requests(1, plan):
-                require_mixable(request, self.algo.contributors)
-        if any(mechanism.marks for mechanism in used):
-            for request in self.algo.requests(1, plan):
-                require_adaptable(request, plan, self.algo.contributors)
+                require_suited(request, plan, self.algo.contributors)
         return plan
 
     def _require_mixing(self, mixing: Strategy) -> None:

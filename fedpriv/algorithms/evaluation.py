@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.algorithms.parts import NORMAL, Estimate, Part, between, counted, ratio
+from fedpriv.algorithms.parts import Estimate, Part, between, counted, ratio
 from fedpriv.algorithms.sums_of_parts import SumsOfParts
 from fedpriv.data.test_records import TestRecords
 from fedpriv.errors import require
@@ -62,8 +62,8 @@ class Share(Part):
     def vectors(self, x: np.ndarray) -> np.ndarray:
         return np.stack([1 - x, x], axis=1)
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
-        yield _share(self.name, "", *_mean(sums, deviation), scale=self.high)
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
+        yield _share(self.name, "", *ratio(sums, np.array([0, 1]), noise), scale=self.high)
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,24 @@ class Calibration(Part):
     def vectors(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.eye(self.size)[x.astype(np.int64)])
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
         cells = sums.reshape(self.bins, 2)
         edges = pairwise(np.linspace(0, 1, self.bins + 1))
         for (low, high), cell in zip(edges, cells):
-            yield _share("calibration", f"{low:g} to {high:g}", *_mean(cell, deviation))
+            often = ratio(cell, np.array([0, 1]), noise)
+            yield _share("calibration", f"{low:g} to {high:g}", *often)
         if self.ranks:
-            yield _share("auc", f"{self.bins} bins", *area(cells, deviation))
+            yield _share("auc", f"{self.bins} bins", *area(cells, noise))
 
 
-def area(cells: np.ndarray, deviation: float) -> tuple[float, float, float]:
+def area(cells: np.ndarray, noise: float) -> tuple[float, float, float]:
     """AUC of the bins with its interval: all m for which the sum over pairs of a positive and a
     negative record of (1 if it ranks higher, 1/2 if alike, else 0) - m is not far from 0. Its noise
     is bilinear; estimating its variance from noisy numbers overstates it by more than that.
 
     cells: (bins, 2) numbers of negative and positive records by rising probability.
     """
-    bins, k = len(cells), (NORMAL * deviation) ** 2
+    bins, k = len(cells), noise**2
     negative, positive = cells[:, 0], cells[:, 1]
     n, p = float(negative.sum()), float(positive.sum())
     a = (p * n) ** 2 - k * bins * (p**2 + n**2)
@@ -112,11 +113,6 @@ def area(cells: np.ndarray, deviation: float) -> tuple[float, float, float]:
     b = 2 * pairs * p * n - 2 * k * float(p * left.sum() + n * right.sum())
     c = pairs**2 - k * float(left @ left + right @ right)
     return between(pairs / (p * n), a, b, c)
-
-
-def _mean(sums: np.ndarray, deviation: float) -> tuple[float, float, float]:
-    """The mean of x with its interval from noisy sums of 1 - x and x."""
-    return ratio(sums, np.array([0, 1]), NORMAL * deviation)
 
 
 def _share(name: str, of: str, *found: float, scale: float = 1.0) -> Estimate:
@@ -212,9 +208,10 @@ class Evaluation(SumsOfParts):
 
     def table(self, state: State, plan: Plan) -> list[dict[str, Any]]:
         """The rows of `SumsOfParts`, after the number of test persons."""
-        deviation = plan.mechanism.noise_multiplier / self.share
-        number = float(state.params[self.placed[0].here].sum()) / self.share
-        persons = counted("count", "", number, math.sqrt(2) * deviation)
+        share = self.share(plan.mechanism)
+        number = float(state.params[self.placed[0].here].sum()) / share
+        reach = math.sqrt(2) * plan.mechanism.spread(plan.n_summed) / share
+        persons = counted("count", "", number, reach)
         return [{"column": "test", **persons._asdict()}, *super().table(state, plan)]
 
 

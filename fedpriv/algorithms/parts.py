@@ -1,6 +1,7 @@
 """Parts of a user's vector: what each sums, and what its noisy sums say.
 
-Intervals hold with probability 0.95 each, over the noise, for the records at hand.
+Intervals hold with probability 0.95 each, over the noise, for the records at hand. They rest on one
+number, `noise`: how far the noise of a sum reaches (`Mechanism.spread`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.mechanisms.strategy import square_root
-
-NORMAL = 1.959963984540054
-"""Standard deviations beyond which a Gaussian is with probability 0.05."""
 
 
 class Estimate(NamedTuple):
@@ -40,17 +38,19 @@ class Part(ABC):
     """A part of a user's vector.
 
     size: number of coordinates.
+    longest: bound on the L1 norm of its vectors.
     """
 
     size: int
+    longest: float = 1.0
 
     @abstractmethod
     def vectors(self, x: np.ndarray) -> np.ndarray:
         """Vectors (n, size) of L2 norm at most 1 for values (n,), none of them NaN."""
 
     @abstractmethod
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
-        """What noisy sums (size,) say, with this deviation of the noise."""
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
+        """What noisy sums (size,) say, whose noise reaches so far."""
 
 
 class Count(Part):
@@ -61,8 +61,8 @@ class Count(Part):
     def vectors(self, x: np.ndarray) -> np.ndarray:
         return np.ones((len(x), 1))
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
-        yield counted("count", "", float(sums[0]), deviation)
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
+        yield counted("count", "", float(sums[0]), noise)
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class Moments(Part):
     def vectors(self, x: np.ndarray) -> np.ndarray:
         return np.stack([(1 - x) ** 2, 2 * x * (1 - x), x * x], axis=1)
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
         second, number = sums[2], float(sums.sum())
-        noise = NORMAL * deviation
         mean, low, high = ratio(sums, np.array([0, 0.5, 1]), noise)
-        yield self._scaled("mean", mean, low, high)
+        inside = np.clip([mean, low, high], 0.0, 1.0) * (self.high - self.low) + self.low
+        yield Estimate("mean", "", *map(float, inside))
         if number <= 2 * noise:
             spread = self.high - self.low
             yield Estimate("deviation", "", spread / 4, 0.0, spread / 2)
@@ -94,10 +94,6 @@ class Moments(Part):
         variance = np.array([0.0, -error, error]) + square - mean**2
         spread = (self.high - self.low) * np.sqrt(np.clip(variance, 0.0, 0.25))
         yield Estimate("deviation", "", *map(float, spread))
-
-    def _scaled(self, name: str, *positions: float) -> Estimate:
-        inside = np.clip(positions, 0.0, 1.0) * (self.high - self.low) + self.low
-        return Estimate(name, "", *map(float, inside))
 
 
 @dataclass(frozen=True)
@@ -119,9 +115,9 @@ class Histogram(Part):
         places = x.astype(np.int64) if self.categories else _steps(x, self.size)
         return np.asarray(np.eye(self.size)[places])
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
         for name, value in zip(self.names, sums):
-            yield counted("histogram", name, float(value), deviation)
+            yield counted("histogram", name, float(value), noise)
 
 
 @dataclass(frozen=True)
@@ -145,10 +141,14 @@ class Quantiles(Part):
         age = np.subtract.outer(np.arange(self.size), np.arange(self.size))
         return np.where(age >= 0, coefficients[age], 0.0)
 
+    @property
+    def longest(self) -> float:  # type: ignore[override]
+        return square_root(self.size).row_sum
+
     def vectors(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(self._factor.T[_steps(x, self.size)])
 
-    def estimates(self, sums: np.ndarray, deviation: float) -> Iterator[Estimate]:
+    def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
         from scipy.linalg import solve_triangular
         from scipy.optimize import isotonic_regression
 
@@ -161,10 +161,13 @@ class Quantiles(Part):
         for share in self.shares:
             at = share * rising[-1]
             value = float(np.interp(at, np.append(0.0, rising), edges))
-            noise = NORMAL * deviation * np.linalg.norm(left - share * left[-1], axis=1)
+            reached = noise * np.linalg.norm(left - share * left[-1], axis=1)
             beyond = below - share * below[-1]
             # A step stays unless its ends are surely on one side of the quantile.
-            surely_below, surely_above = beyond < -noise, np.append(False, (beyond > noise)[:-1])
+            surely_below, surely_above = (
+                beyond < -reached,
+                np.append(False, (beyond > reached)[:-1]),
+            )
             here = np.flatnonzero(~surely_below & ~surely_above)
             ends = (here[0], here[-1] + 1) if len(here) else (0, self.size)
             low, high = (float(edges[end]) for end in ends)
@@ -175,7 +178,6 @@ def ratio(sums: np.ndarray, each: np.ndarray, noise: float) -> tuple[float, floa
     """The share (each @ sums) / sum(sums), which is 0 to 1, and its interval: all m for which
     (each - m) @ sums, whose noise is known, is not far from 0 (Fieller).
 
-    noise: of a sum, as far as it may be from 0.
     """
     number, first, k = float(sums.sum()), float(each @ sums), noise**2
     if number <= 2 * noise:  # too few users for the noise: nothing is known
@@ -192,9 +194,9 @@ def between(value: float, a: float, b: float, c: float) -> tuple[float, float, f
     return value, min(low, value), max(high, value)  # also where rounding says otherwise
 
 
-def counted(name: str, of: str, value: float, deviation: float) -> Estimate:
-    """A number with noise of this deviation."""
-    return Estimate(name, of, value, value - NORMAL * deviation, value + NORMAL * deviation)
+def counted(name: str, of: str, value: float, noise: float) -> Estimate:
+    """A number whose noise reaches so far."""
+    return Estimate(name, of, value, value - noise, value + noise)
 
 
 def _steps(x: np.ndarray, number: int) -> np.ndarray:

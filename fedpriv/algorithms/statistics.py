@@ -76,22 +76,20 @@ class Statistics(SumsOfParts):
         if "count" in self.statistics:
             found.append(("", 0, Count()))
         for place, column in enumerate(numbers_and_categories(self.columns)):
-            parts: list[Part] = []
+            known: dict[str, Part] = {}
             if isinstance(column, Category):
-                parts = [Histogram(column.values, categories=True)]
-                parts = parts if "histogram" in self.statistics else []
+                known = {"histogram": Histogram(column.values, categories=True)}
             elif column.range is not None:
                 low, high = column.range
                 edges = np.linspace(low, high, self.bins + 1)
                 names = tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
-                shares = tuple(self.quantiles)
                 known = {
                     "mean": Moments(low, high),
-                    "quantiles": Quantiles(low, high, self.steps, shares),
+                    "quantiles": Quantiles(low, high, self.steps, tuple(self.quantiles)),
                     "histogram": Histogram(names, categories=False),
                 }
-                parts = [part for name, part in known.items() if name in self.statistics]
-            found += [(column.name, place, part) for part in parts]
+            asked = (part for name, part in known.items() if name in self.statistics)
+            found += [(column.name, place, part) for part in asked]
         return found
 
     @property

@@ -1,8 +1,9 @@
 """Methods of one query: the sum of one vector of each user, made of parts of known length.
 
-With m parts each is multiplied by 1 / sqrt(m). A mean of vectors is no longer than the longest, so
-that no user's vector is longer than 1 and clipping changes none. The certificate rests on the
-framework's bound. Everything after the sum is post-processing.
+With m parts each is multiplied by 1 / sqrt(m), or, for Laplace noise, by 1 over the sum of their
+L1 norms. A mean of vectors is no longer than the longest, so that no user's vector is longer than 1
+and clipping changes none. The certificate rests on the framework's bound. Everything after the sum
+is post-processing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fedpriv.algorithms.parts import Count, Part, Placed
 from fedpriv.certificates.noise import SumNoise
 from fedpriv.certificates.request import Request
 from fedpriv.errors import require
+from fedpriv.mechanisms.base import Mechanism
 from fedpriv.rounds.contributors import HomeWeighting, Users
 from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import Federation, Plan
@@ -40,7 +42,7 @@ class SumsOfParts(Algorithm):
     """Private sums over users, once.
 
     clip: bound on a user's vector; 1.
-    noise_multiplier: standard deviation of the noise on a sum.
+    noise_multiplier: standard deviation of the noise on a sum; with Laplace noise its scale.
     """
 
     clip: float
@@ -56,8 +58,11 @@ class SumsOfParts(Algorithm):
         clip, mechanism = plan.mechanism.clip, plan.mechanism
         kept = mechanism.mixing is None and not mechanism.marks
         name = type(mechanism).__name__.lower()
-        require(kept, "mechanism", name, "gaussian or discrete_gaussian: intervals know its noise")
+        allowed = "gaussian or discrete_gaussian, or laplace: intervals know its noise"
+        require(kept, "mechanism", name, allowed)
         require(clip == 1, "algo.clip", clip, "1, since no user's vector is longer")
+        removed = mechanism.norm == 1 and plan.parameters.n_most is not None
+        require(not removed, "mechanism", name, "gaussian: parts of the noise are removed")
         plan.parameters.check_noise()
 
     @cached_property
@@ -74,9 +79,10 @@ class SumsOfParts(Algorithm):
         """Number of coordinates of a user's vector."""
         return int(self.placed[-1].here.stop)
 
-    @property
-    def share(self) -> float:
-        """The factor of each part."""
+    def share(self, mechanism: Mechanism) -> float:
+        """The factor of each part, with which no vector is longer than the mechanism's bound."""
+        if mechanism.norm == 1:
+            return (1 - ROUNDING) / math.fsum(one.part.longest for one in self.placed)
         return (1 - ROUNDING) / math.sqrt(len(self.placed))
 
     @property
@@ -101,10 +107,10 @@ class SumsOfParts(Algorithm):
         return np.asarray(silo.data.x[rows].cpu().numpy())
 
     def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
-        return LocalJob(self._blocks(silo, down))
+        return LocalJob(self._blocks(silo, down, self.share(query.mechanism)))
 
-    def _blocks(self, silo: Silo, down: Mapping[str, np.ndarray]) -> Computation:
-        """The users' vectors, in blocks of whole users."""
+    def _blocks(self, silo: Silo, down: Mapping[str, np.ndarray], share: float) -> Computation:
+        """The users' vectors times `share`, in blocks of whole users."""
         import torch
 
         data = silo.data
@@ -116,12 +122,12 @@ class SumsOfParts(Algorithm):
             starts = data.starts[first : last + 1]
             x = self.values(silo, down, slice(int(starts[0]), int(starts[-1])))
             vectors = self.vectors(x, starts - starts[0])
-            yield Contributions(data.users[first:last], torch.from_numpy(vectors))
+            yield Contributions(data.users[first:last], torch.from_numpy(vectors * share))
             first = last
 
     def vectors(self, x: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """The vectors (k, size) of k users. Each is made of the user's rows alone, by sums in their
-        order.
+        """The vectors (k, size) of k users, before they are multiplied by `share`. Each is made of
+        the user's rows alone, by sums in their order.
 
         x: (n, columns) values, NaN where there is none.
         starts: (k + 1,): user i owns rows starts[i]:starts[i + 1].
@@ -135,7 +141,7 @@ class SumsOfParts(Algorithm):
             sums = np.add.reduceat(rows, starts[:-1], axis=0)
             number = np.add.reduceat(known.astype(np.int64), starts[:-1])
             found[:, here] = sums / np.maximum(number, 1)[:, None]
-        return found * self.share
+        return found
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         return state.with_params(total.vector * self.silos(plan))
@@ -145,9 +151,10 @@ class SumsOfParts(Algorithm):
         return 1
 
     def table(self, state: State, plan: Plan) -> list[dict[str, Any]]:
-        deviation = plan.mechanism.noise_multiplier * self.silos(plan) / self.share
+        share = self.share(plan.mechanism)
+        noise = plan.mechanism.spread(plan.n_summed) * self.silos(plan) / share
         rows: list[dict[str, Any]] = []
         for column, _, part, here in self.placed:
-            for found in part.estimates(state.params[here] / self.share, deviation):
+            for found in part.estimates(state.params[here] / share, noise):
                 rows.append({"column": column, **found._asdict()})
         return rows

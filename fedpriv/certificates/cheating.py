@@ -12,7 +12,8 @@ distance and noise are fixed, whichever function it picks: that of the event aga
 follows the protocol, if every user is taken to be in the sample. Releases that are left out cost
 nothing, and fixed events compose over functions that are chosen adaptively. Within a query, silos
 that see different broadcasts add vectors within the same bounds; a server of single messages may
-choose one silo's broadcast after another's answer, and Gaussian messages compose like one Gaussian.
+choose one silo's broadcast after another's answer, and Gaussian messages compose like one Gaussian,
+Laplace messages like one whose distance is the sum of theirs.
 
 What a silo tells beside its messages, such as diagnostics, times and errors, is in no certificate.
 """

@@ -141,10 +141,7 @@ def _require_askable(requests: tuple[Request, ...], plan: Plan, contributors: Co
             raise ValueError(f"query {request.name}: {silos} are not different silos of the run")
         if request.stateful and request.noise.enforced and request.noise.added:
             _require_simulated(request, plan)
-        if plan.query_parameters[request.name].mechanism.mixing is not None:
-            require_mixable(request, contributors)
-        if plan.query_parameters[request.name].mechanism.marks:
-            require_adaptable(request, plan, contributors)
+        require_suited(request, plan, contributors)
         if not 1 <= n_summed <= len(silos):
             raise ValueError(f"query {request.name}: a sum over {n_summed} of {len(silos)} silos")
         if request.recipe is not None and not contributors.any_number:
@@ -195,24 +192,33 @@ def _require_simulated(request: Request, plan: Plan) -> None:
         raise ConfigError("randomness", "system", allowed)
 
 
-def require_mixable(request: Request, contributors: Contributors) -> None:
-    """Raise ConfigError for sums that no message of a later round can repeat as certified: those
-    that the framework does not noise, of records, of batches that silos draw, or of another size
-    than the model."""
+def require_suited(request: Request, plan: Plan, contributors: Contributors) -> None:
+    """Raise ConfigError for a mechanism that no certificate covers with this query.
+
+    - Correlated noise: sums that no message of a later round can repeat as certified, which are
+      those that the framework does not noise, of records, of batches that silos draw, or of another
+      size than the model.
+    - A bound that adapts: messages without room for its marks, sums whose number of contributions
+      is not known beforehand, and several kinds of vectors.
+    - A bound in L1: all but sums that the framework noises, of vectors that a method makes for it.
+    """
+    mechanism = plan.query_parameters[request.name].mechanism
     noised = type(request.noise) is SumNoise
     drawn = contributors.one_silo or request.batches is not None
-    fits = noised and not drawn and request.size is None
-    allowed = "gaussian: correlated noise is for sums of users or silos that the framework noises"
-    require(fits, "mechanism", "correlated", allowed)
-
-
-def require_adaptable(request: Request, plan: Plan, contributors: Contributors) -> None:
-    """Raise ConfigError for messages without room for the marks of a bound that adapts, for sums
-    whose number of contributions is not known beforehand, and for several kinds of vectors."""
-    alone = len(plan.query_parameters) == 1 and request.size is None
-    fits = request.noise.marks and not contributors.one_silo and alone
-    allowed = "gaussian: a bound adapts where all sums are noised and of one kind of vectors"
-    require(fits, "mechanism", "adaptive", allowed)
+    trains = request.size is None
+    if mechanism.mixing is not None:
+        allowed = (
+            "gaussian: correlated noise is for sums of users or silos that the framework noises"
+        )
+        require(noised and not drawn and trains, "mechanism", "correlated", allowed)
+    if mechanism.marks:
+        alone = len(plan.query_parameters) == 1 and trains
+        fits = request.noise.marks and not contributors.one_silo and alone
+        allowed = "gaussian: a bound adapts where all sums are noised and of one kind of vectors"
+        require(fits, "mechanism", "adaptive", allowed)
+    if mechanism.norm == 1:
+        fits = noised and not drawn and not trains
+        require(fits, "mechanism", "laplace", "gaussian: laplace is for statistics and evaluations")
 
 
 def derive(

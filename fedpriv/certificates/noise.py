@@ -132,7 +132,9 @@ class SumNoise(ReleaseNoise):
         # A record that comes or goes replaces the vector of a user who has others.
         part = view.target.unit != "user" and not view.contributors.one_silo
         replaced = part or view.target.adjacency == REPLACE
-        reach = view.contributors.reach(n_summed, replaced=replaced, single=single)
+        # In L1, all messages together move as far as their sum.
+        longer = single and view.mechanism.norm == 2
+        reach = view.contributors.reach(n_summed, replaced=replaced, single=longer)
         reach *= view.row.weight
         moved = (reach * view.bound + view.rounding) / self.sensitivity(n_summed)
         name = view.request.name

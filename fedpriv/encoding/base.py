@@ -47,6 +47,13 @@ class Encoding(ABC):
         constant. Audits use it. Raises ValueError for messages that are never sent in the clear."""
         raise ValueError(f"messages in {type(self).__name__} are not sent in the clear")
 
+    def check_steps(self, steps: float, least: int, most: int) -> None:
+        """Raise ConfigError unless a noise share spans `least` to `most` grid steps."""
+        if steps < least:
+            raise self.too_coarse(steps, least)
+        if steps > most:
+            raise self.too_fine(steps)
+
     @abstractmethod
     def too_coarse(self, steps: float, least: int = LEAST_STEPS) -> ConfigError:
         """The error for a noise share whose standard deviation spans only `steps` grid steps, fewer

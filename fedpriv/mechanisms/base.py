@@ -85,7 +85,9 @@ class Mechanism(ABC):
     """
 
     clip: float = math.inf
-    """Bound on one contribution's L2 norm; infinite: contributions are not bounded."""
+    """Bound on one contribution's length; infinite: contributions are not bounded."""
+    norm: int = 2
+    """Which length is bounded: 2, the L2 norm, or 1, the L1 norm."""
     noise_multiplier: float = 0.0
     """Standard deviation of the whole noise, relative to the sensitivity."""
 
@@ -135,7 +137,7 @@ class Mechanism(ABC):
     def bound(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Bound each row of (k, d). Returns (k, d + marks) float64 rows and the (k,) norms before
         bounding."""
-        return clipped_rows(vectors, self.clip)
+        return clipped_rows(vectors, self.clip, self.norm)
 
     def marked(self, total: torch.Tensor, within: float, beyond: float) -> torch.Tensor:
         """The sum (d + marks,) of bounded rows, of the sum (d,) of vectors within `limit`.
@@ -196,6 +198,15 @@ class Mechanism(ABC):
         units of the bound."""
         return encoding.shift(size) / self.clip if encoding is not None else 0.0
 
+    def spread(self, shares: int) -> float:
+        """How far a sum's noise reaches: its weighted sum over coordinates, for weights of L2 norm
+        1, lies this far from 0 or nearer, with probability 0.95. Raises ConfigError where nothing
+        is known.
+
+        shares: number of noise shares in the sum.
+        """
+        raise self.refused("gaussian, discrete_gaussian or laplace: intervals know its noise")
+
     @abstractmethod
     def noise_bound(self, shares: int, sensitivity: float = 1.0) -> float:
         """A size that no coordinate of a noise share reaches; arguments as for `noise_share`."""
@@ -251,13 +262,15 @@ LEAST = 1e-100
 """Smallest bound: the squares of vectors near it would be zero soon, and their norms with them."""
 
 
-def clipped_rows(vectors: torch.Tensor, clip: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of (k, d) scaled down to L2 norm `clip` where theirs is larger. Returns (k, d) float64
-    rows and their (k,) norms before."""
+def clipped_rows(
+    vectors: torch.Tensor, clip: float, norm: int = 2
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of (k, d) scaled down to length `clip` where theirs is larger; `norm` as in `Mechanism`.
+    Returns (k, d) float64 rows and their (k,) lengths before."""
     import torch
 
     exact = vectors.to(torch.float64, copy=clip < math.inf)
-    norms = torch.linalg.vector_norm(exact, dim=1)
+    norms = torch.linalg.vector_norm(exact, norm, dim=1)
     if clip == math.inf:
         return exact, norms
     # A zero row stays zero. A row with NaN or infinity keeps them: the caller decides about it.

@@ -1,4 +1,5 @@
 """Exact samples from the discrete Gaussian over the integers: a table, random bits, and rejection.
+And from the discrete Laplace distribution (`discrete_laplace`).
 
 |Y| = a w + u with w = 2^m: the number a of a bin is drawn with probability proportional to exp(-(a
 w)^2 / (2 sigma^2)), the place u in it is m random bits, and the candidate is accepted with
@@ -33,6 +34,8 @@ Generator = np.random.Generator | SystemGenerator
 """numpy's generator, or the operating system's for noise that protects somebody."""
 
 MAX_SIGMA = 2**50
+MOST_SCALE = 2**47
+"""Largest scale of Laplace noise: within `FARTHEST` scales every integer is a float64."""
 LEAST_BINS = 64
 FARTHEST = 64
 """A sample beyond so many standard deviations is an OverflowError; its probability is below
@@ -268,6 +271,43 @@ def below_exponential(
             return False
         word = _longer(word, rng)
         bits = bits + WORD_BITS
+
+
+def discrete_laplace(scale: int, size: int, rng: Generator) -> np.ndarray:
+    """(size,) int64 independent samples, k with probability proportional to exp(-|k| / scale).
+
+    |k| = a scale + u: u is uniform below `scale`, accepted with probability exp(-u / scale), and a
+    has probability proportional to exp(-a) (Canonne, Kamath, Steinke, Algorithm 2).
+
+    scale: from 1 to 2^47. Raises ValueError for another, and OverflowError beyond `FARTHEST`
+    scales, whose probability is below exp(-64).
+    """
+    if not 1 <= scale <= MOST_SCALE:
+        raise ValueError(f"scale={scale}: an integer from 1 to {MOST_SCALE}")
+    return np.array([_laplace(scale, rng) for _ in range(size)], dtype=np.int64)
+
+
+def _laplace(scale: int, rng: Generator) -> int:
+    while True:
+        place = int(rng.integers(0, scale, size=1)[0])
+        if not _happens(place, scale, rng):
+            continue
+        whole = 0
+        while _happens(1, 1, rng):
+            whole += 1
+        if whole >= FARTHEST:
+            raise OverflowError(f"a sample beyond {FARTHEST} scales")
+        found = whole * scale + place
+        minus = bool(rng.integers(0, 2, size=1)[0])
+        if found or not minus:  # zero has one sign
+            return -found if minus else found
+
+
+def _happens(numerator: int, denominator: int, rng: Generator) -> bool:
+    """True with probability exp(-numerator / denominator), for a fraction from 0 to 1."""
+    return numerator == 0 or below_exponential(
+        _longer(0, rng), WORD_BITS, numerator, denominator, rng
+    )
 
 
 def exponential(numerator: int, denominator: int, digits: int) -> int:

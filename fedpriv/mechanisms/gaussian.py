@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TAIL = 16.0
 """Standard deviations that bound a share when ranges are chosen. A Gaussian exceeds them with
 probability 1e-57; the sum is then found out of range."""
+NORMAL = 1.959963984540054
+"""Standard deviations beyond which a Gaussian is with probability 0.05."""
 EXACT = "integer noise, exactly sampled"
 MOST_STEPS = 2**49
 """Grid steps that a share's deviation may span: within `TAIL` deviations every number of steps is a
@@ -54,6 +56,9 @@ class Gaussian(Mechanism):
         """Standard deviation of one share; arguments as for `noise_share`."""
         return self.noise_multiplier * self.clip * sensitivity / math.sqrt(shares)
 
+    def spread(self, shares: int) -> float:
+        return NORMAL * self.share_deviation(1)
+
     def encoding(self, n_summed: int, bound: float, *, real: bool = False) -> FixedPoint | None:
         if not (real and self.noise_multiplier):
             return None
@@ -67,13 +72,9 @@ class Gaussian(Mechanism):
         *,
         least: int = LEAST_STEPS,
     ) -> None:
-        if encoding is None or not self.noise_multiplier:
-            return
-        steps = self.share_deviation(shares, sensitivity) / encoding.unit
-        if steps < least:
-            raise encoding.too_coarse(steps, least)
-        if steps > MOST_STEPS:
-            raise encoding.too_fine(steps)
+        if encoding is not None and self.noise_multiplier:
+            steps = self.share_deviation(shares, sensitivity) / encoding.unit
+            encoding.check_steps(steps, least, MOST_STEPS)
 
     def assumptions(self, encoding: Encoding | None, *, real: bool) -> tuple[str, ...]:
         return (EXACT if real else "Gaussian noise drawn in floating point",)

@@ -30,11 +30,11 @@ from omegaconf import OmegaConf
 from fedpriv.data.table.schema import Category, Number, Schema, read_schema, write_schema
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.loop import train
+from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import EPSILON, STATISTICS, Tables
-from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
+from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
 from fedpriv.settings.experiment import build, resolved
-from fedpriv.settings.words import conf_dir
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.pasted import hydra_text
 from fedpriv.util.plain_numbers import plain_number
@@ -119,9 +119,8 @@ class Request:
         )
         limited = {"accountant.target", "algo.noise_multiplier"} & self.words.keys()
         require(bool(limited), "target", "", "the epsilon that the analysis may cost, such as 1")
-        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
         words = {
-            "hydra.run.dir": f"outputs/analyses/{now}",
+            "hydra.run.dir": f"outputs/analyses/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}",
             "randomness": "system",
             "evaluation": "none",
             **self.words,
@@ -150,12 +149,16 @@ def main(args: list[str]) -> None:
 def analyse(args: list[str], *, quiet: bool = False) -> Path:
     """Release the statistics of a command line. Returns the folder of the run."""
     asked = Request.parse(args)
-    jobs = compose_jobs(CommandLine.parse(asked.settings), conf_dir())
-    if len(jobs) > 1:
-        raise FedprivError("fedpriv analyse runs once; name one value of each key")
-    folder = Path(str(jobs[0].hydra.run.dir)).absolute()
-    yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(jobs[0])))
-    train(build(jobs[0]), yaml, folder, words=asked.settings, quiet=quiet)
+    settings = asked.settings
+    job = one_job(CommandLine.parse(settings), "fedpriv analyse")
+    experiment = build(job)
+    if laplace_is_less(experiment, asked.words):
+        settings.append("mechanism=laplace")
+        job = one_job(CommandLine.parse(settings), "fedpriv analyse")
+        experiment = build(job)
+    folder = Path(str(job.hydra.run.dir)).absolute()
+    yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(job)))
+    train(experiment, yaml, folder, words=settings, quiet=quiet)
     status = Status.read(folder)
     if asked.schema is not None and status.dp_valid:  # else scales could not be called released
         scaled = _scaled(asked.schema, folder, status.delta)

@@ -28,10 +28,10 @@ from fedpriv.data.test_records import MOST_USERS
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.runs.folder import CONFIG
 from fedpriv.runs.loop import train
+from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.runs.stored_config import read_config
-from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
+from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
 from fedpriv.settings.experiment import Experiment, build, build_resolved, resolved
-from fedpriv.settings.words import conf_dir
 from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import file_digest
 
@@ -76,7 +76,11 @@ class RunEvaluation:
         limited = {"accountant.target", "algo.noise_multiplier"} & given.keys()
         require(bool(limited), "target", "", "the epsilon that the evaluation may cost, such as 1")
         require((run / CONFIG).is_file(), "run", run, "the folder of a run")
-        return RunEvaluation.of(run, read_config(run), given)
+        stored = read_config(run)
+        found = RunEvaluation.of(run, stored, given)
+        if laplace_is_less(found.experiment, given):
+            return RunEvaluation.of(run, stored, {**given, "mechanism": "laplace"})
+        return found
 
     @staticmethod
     def of(
@@ -99,17 +103,15 @@ class RunEvaluation:
         """
         words = {**_defaults(stored), **given, **FIXED}
         line = CommandLine.parse([f"{key}={value}" for key, value in words.items()])
-        jobs = compose_jobs(line, conf_dir())
-        if len(jobs) > 1:
-            raise FedprivError("fedpriv evaluate runs once; name one value of each key")
-        tree = resolved(jobs[0])
+        job = one_job(line, "fedpriv evaluate")
+        tree = resolved(job)
         here = {name: tree[name] for name in ("engine", "tracker", "resume")}
         plain = {**stored, **here, "ledger": None, "population": None}
         trained = build(plain, trust_code=trust_code)
         tree |= {"data": stored["data"], "model": stored["model"]}
         tree["algo"] |= _model_of(run, trained, planned)
         experiment = build_resolved(tree, line.overrides)
-        return RunEvaluation(experiment, tree, Path(str(jobs[0].hydra.run.dir)).absolute())
+        return RunEvaluation(experiment, tree, Path(str(job.hydra.run.dir)).absolute())
 
     @property
     def yaml(self) -> str:
@@ -135,9 +137,8 @@ def evaluate(args: list[str], *, quiet: bool = False) -> Path:
 
 def _defaults(stored: dict[str, Any]) -> dict[str, str]:
     """Settings that a command line may change."""
-    now = f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
     return {
-        "hydra.run.dir": f"outputs/evaluations/{now}",
+        "hydra.run.dir": f"outputs/evaluations/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}",
         "randomness": "system",
         "evaluation": "none",
         "seed": str(stored["seed"]),  # of the split into training and test records

@@ -27,6 +27,7 @@ class Charge:
     step: for one noisy step inside training, in standard deviations of its noise.
     share: standard deviation of one silo's noise, over that of the noise that the observer faces.
     records: number of records for which a step is charged. Fewer move it less.
+    norm: of the distance `sum`: 2, or 1 where contributions are bounded in L1.
     messages: number of messages, from this round's on, for which `sum` is charged together.
     touched: number of steps of a round for which `step` is charged.
     whiten: turns the noise of all messages (size,) into independent unit Gaussians, where that of
@@ -37,6 +38,7 @@ class Charge:
     step: float = 0.0
     share: float = 1.0
     records: int = 1
+    norm: int = 2
     messages: int = 1
     touched: float = math.inf
     whiten: Callable[[np.ndarray], np.ndarray] | None = None
@@ -56,7 +58,7 @@ def _(noise: SumNoise, view: ObservedRelease) -> Charge:
     unit = view.mechanism.clip * (noise.sensitivity(view.n_summed) if noise.enforced else 1.0)
     share = 1 / math.sqrt(view.n_summed * release.hidden) if release.hidden else 1.0
     moved = release.moved * unit * view.target.records
-    return Charge(moved, share=share, messages=view.row.messages)
+    return Charge(moved, share=share, norm=view.mechanism.norm, messages=view.row.messages)
 
 
 @charge.register

@@ -299,7 +299,7 @@ def _compared(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: P
             except MisfitError:  # the server refuses a message, for numbers that are not finite
                 return [math.inf]
             moved.append(total - exchange.total.vector)
-            ratios.append(_relative(np.concatenate(moved), charged.sum))
+            ratios.append(_relative(np.concatenate(moved), charged.sum, charged.norm))
             if charged.step:
                 most = charged.step * (min(1.0, differ / charged.records) if differ else 1.0)
                 lengths = [_relative(one, most) for one in steps]
@@ -331,9 +331,9 @@ def _records(run: PreparedRun) -> tuple[np.ndarray, ...]:
     return tuple(silo.records for silo in run.silo_data)
 
 
-def _relative(vector: np.ndarray, charged: float) -> float:
+def _relative(vector: np.ndarray, charged: float, norm: int = 2) -> float:
     """The length of a vector over what is charged for it."""
-    length = float(np.linalg.norm(vector))
+    length = float(np.linalg.norm(vector, norm))
     return length / charged if charged else math.inf if length else 0.0
 
 

@@ -19,6 +19,7 @@ import fedpriv
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.algorithms.evaluation import Calibration, Evaluation, Share
 from fedpriv.errors import FedprivError
+from fedpriv.mechanisms.gaussian import NORMAL
 from fedpriv.projects.patients import csv_text
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.evaluate_command import RunEvaluation
@@ -150,23 +151,31 @@ def test_intervals_cover():
         exact = [one.value for one in part.estimates(sums, 0.0)]
         assert exact == pytest.approx(true, rel=1e-12)
         noisy = sums + rng.normal(scale=deviation, size=(runs, len(sums)))
-        found = np.array([[one[2:] for one in part.estimates(row, deviation)] for row in noisy])
+        found = np.array(
+            [[one[2:] for one in part.estimates(row, NORMAL * deviation)] for row in noisy]
+        )
         covered = (found[:, :, 1] <= true) & (np.array(true) <= found[:, :, 2])
         assert (covered.mean(axis=0) >= least).all()
         assert (covered.mean(axis=0) <= most).all()  # nor are intervals wider than they say
         assert (found[:, :, 2] - found[:, :, 1]).mean() < 0.5
 
 
-def test_the_released_number_of_persons_has_the_noise_that_is_charged(cancer):
-    exp = asked(cancer, "target=1")
+NUMBERS = [  # of two coordinates of three parts, unless words say otherwise: Laplace noise
+    (("mechanism=gaussian",), 1.959963984540054 * 3.73067 * math.sqrt(2 * 3)),
+    ((), math.log(20) * 0.99999 * math.sqrt(2) * 3),
+]
+
+
+@pytest.mark.parametrize(("words", "reach"), NUMBERS)
+def test_the_released_number_of_persons_has_the_noise_that_is_charged(words, reach, cancer):
+    exp = asked(cancer, "target=1", *words)
     inside = []
     for seed in range(12):
         own = replace(exp, options=replace(exp.options, seed=seed))
         with prepare(own) as run:
             row = own.algo.table(run.run_round(run.queries(1), run.state).state, run.plan)[0]
         inside.append(row["low"] <= 114 <= row["high"])
-        wide = 2 * 1.959963984540054 * 3.73067 * math.sqrt(2 * 3)
-        assert row["high"] - row["low"] == pytest.approx(wide, rel=1e-5)
+        assert row["high"] - row["low"] == pytest.approx(2 * reach, rel=1e-5)
     assert sum(inside) >= 9  # of 11.4 expected
 
 

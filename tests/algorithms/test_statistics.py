@@ -11,11 +11,13 @@ from dp_accounting import NonPrivateDpEvent
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 
 from fedpriv.accountants.events import RELEASED_MODEL
-from fedpriv.algorithms.parts import NORMAL
 from fedpriv.algorithms.statistics import STATISTICS
 from fedpriv.errors import ConfigError, FedprivError
+from fedpriv.mechanisms.gaussian import NORMAL
+from fedpriv.mechanisms.laplace import Laplace
 from fedpriv.runs.analyse_command import Request
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
+from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.runtime import prepare
 from fedpriv.testing.experiments import experiment
 from fedpriv.testing.sensitivity import distances
@@ -70,27 +72,44 @@ def released(path, *words):
     return result.state.params
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_a_user_moves_the_sums_by_at_most_the_bound(name, tmp_path):
+LAPLACE = ("mechanism=laplace",)
+
+
+@pytest.mark.parametrize(("name", "norm"), [*((name, 2) for name in PLACES), ("dealt", 1)])
+def test_a_user_moves_the_sums_by_at_most_the_bound(name, norm, tmp_path):
     words, factor = PLACES[name]
+    words += LAPLACE if norm == 1 else ()
     ratios = []
     for seed in range(2):
         rng = np.random.default_rng(seed)
         rows = rows_of(rng, most=1 if name == "rows are persons" else 4)
         whole = released(write(tmp_path / "t.csv", rows), *words)
-        who = {(row[0], row[1] if words == BY_HOSPITAL else "") for row in rows if row[0][0] != "z"}
+        who = {
+            (row[0], row[1] if PLACES[name][0] == BY_HOSPITAL else "")
+            for row in rows
+            if row[0][0] != "z"
+        }
         for user, hospital in sorted(who)[::4]:
             others = [row for row in rows if row[0] != user or hospital not in ("", row[1])]
             less = released(write(tmp_path / "t.csv", others), *words)
-            ratios.append(float(np.linalg.norm(whole - less)) / factor)
+            ratios.append(float(np.linalg.norm(whole - less, norm)) / factor)
     assert max(ratios) <= 1 + 1e-12
     assert max(ratios) > (0.2 if factor > 1 else 0.6)  # a user is there, and is not cut
 
 
-@pytest.mark.parametrize("name", ["dealt", "of one hospital each", "of several hospitals"])
-def test_no_neighbour_moves_more_than_is_charged(name, tmp_path):
+NEIGHBOURS = [
+    ("dealt", ()),
+    ("of one hospital each", ()),
+    ("of several hospitals", ()),
+    ("of one hospital each", LAPLACE),
+    ("of several hospitals", LAPLACE),
+]
+
+
+@pytest.mark.parametrize(("name", "noise"), NEIGHBOURS)
+def test_no_neighbour_moves_more_than_is_charged(name, noise, tmp_path):
     path = write(tmp_path / "t.csv", rows_of(np.random.default_rng(7)))
-    exp = experiment(*settings(path, "target=2", *PLACES[name][0]))
+    exp = experiment(*settings(path, "target=2", *PLACES[name][0], *noise))
     found = distances(exp, users=4, records=3)
     assert [one.certified for one in found] == [True] * len(found)
     assert all(one.ratio <= 1 + 1e-9 for one in found)
@@ -122,6 +141,59 @@ def test_a_weight_of_one_needs_users_of_one_silo(tmp_path):
         assert [one.certified != NonPrivateDpEvent() for one in own] == [private]
 
 
+SUMS = ("aggregation=plain", "aggregation=masked")
+
+
+@pytest.mark.parametrize("summed", SUMS)
+@pytest.mark.parametrize("name", ["of one hospital each", "of several hospitals", "one silo"])
+def test_laplace_noise_of_one_silo_hides_a_user_from_everybody_who_does_not_know_it(name, summed):
+    """Also where each message is seen, and a user has records in several silos."""
+    words = ("accountant=pld", "target=0.5", *PLACES[name][0], *LAPLACE)
+    silos = (summed,) if name != "one silo" else ()
+    rows = EpsilonForecast.of(experiment(*settings("none.csv", *words, *silos))).rows
+    alone = {"silo"} if name == "one silo" else set()  # it knows all noise
+    for row in rows:
+        expected = math.inf if row.observer in alone else 0.5
+        assert row.certified == pytest.approx(expected, rel=1e-4)
+        assert row.certified <= expected
+    assert {RELEASED_MODEL, "server", "silo"} <= {row.observer for row in rows}
+
+
+CHOSEN = [  # statistics, silos and target, and whether they have Laplace noise
+    (("statistics=count",), True),
+    (("statistics=mean", "columns=age"), True),
+    (("statistics=count,mean,histogram", "columns=age"), True),
+    (("statistics=mean,histogram",), True),  # five parts
+    (("statistics=count,mean,histogram",), False),  # six
+    (("statistics=quantiles", "columns=age"), False),
+    (("statistics=count", *BY_HOSPITAL), True),
+    (("statistics=mean", "columns=age,bp", *BY_HOSPITAL), False),  # two parts, three noises
+    (("statistics=count", "target=20"), True),
+    (("statistics=count", "mechanism=laplace"), False),  # it is named
+    (("statistics=count", "algo.noise_multiplier=2"), False),
+    (("statistics=count", "ledger=l.jsonl", "population=p", "randomness=system"), False),
+    (("statistics=count", *BY_HOSPITAL, "aggregation=secagg_exact_noise"), False),
+]
+
+
+@pytest.mark.parametrize(("words", "laplace"), CHOSEN)
+def test_laplace_noise_is_chosen_where_it_reaches_less_far(words, laplace):
+    given = any("target" in word or "noise_multiplier" in word for word in words)
+    made = settings("none.csv", *words, *(() if given else ("target=1",)))
+    made = [word for word in made if given or word != "algo.noise_multiplier=0"]
+    exp = experiment(*made)
+    assert laplace_is_less(exp, [word.partition("=")[0] for word in words]) is laplace
+    if "ledger=l.jsonl" in words or not laplace:
+        return
+    other = experiment(*made, *LAPLACE)
+    reached = [
+        one.planner.plan(one.federation).mechanism.spread(one.allocator.n_silos)
+        / one.algo.share(one.planner.plan(one.federation).mechanism)
+        for one in (exp, other)
+    ]
+    assert reached[1] < reached[0]
+
+
 def truths(x, algo):
     """What the estimates are of, for one value a user (n,), from 0 to 110."""
     ordered = np.sort(x)
@@ -132,16 +204,29 @@ def truths(x, algo):
     yield from np.histogram(x, edges)[0].astype(float)
 
 
-def test_intervals_cover_and_exact_sums_give_exact_numbers(tmp_path):
+def gaussian_noise(rng, size):
+    return rng.normal(scale=7.0, size=size)
+
+
+def laplace_noise(rng, size):
+    """Of two silos, in the deviation of the Gaussian."""
+    return rng.laplace(scale=3.5, size=(2, size)).sum(axis=0)
+
+
+NOISES = [(gaussian_noise, NORMAL * 7.0), (laplace_noise, Laplace(1.0, 3.5).spread(2))]
+
+
+@pytest.mark.parametrize(("noise", "reach"), NOISES)
+def test_intervals_cover_and_exact_sums_give_exact_numbers(noise, reach, tmp_path):
     words = [word for word in settings("none.csv") if not word.startswith("data.columns")]
     algo = experiment(*words, "data.columns=[[age,0,110]]", "algo.steps=64").algo
     rng = np.random.default_rng(3)
     x = np.clip(rng.gamma(6, 9, size=400), 0, 109.99)
     true = np.array(list(truths(x, algo)))
-    sums = algo.vectors((x / 110)[:, None], np.arange(401)).sum(axis=0) / algo.share
+    sums = algo.vectors((x / 110)[:, None], np.arange(401)).sum(axis=0)
 
-    def found(noisy, deviation):
-        parts = (one.part.estimates(noisy[one.here], deviation) for one in algo.placed)
+    def found(noisy, reach):
+        parts = (one.part.estimates(noisy[one.here], reach) for one in algo.placed)
         return np.array([one[2:] for part in parts for one in part])
 
     exact = found(sums, 0.0)
@@ -152,7 +237,7 @@ def test_intervals_cover_and_exact_sums_give_exact_numbers(tmp_path):
     runs = 300
     covered = np.zeros(len(true))
     for _ in range(runs):
-        numbers = found(sums + rng.normal(scale=7.0, size=len(sums)), 7.0)
+        numbers = found(sums + noise(rng, len(sums)), reach)
         covered += (numbers[:, 1] <= true) & (true <= numbers[:, 2])
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
     assert (covered / runs >= least).all()
@@ -160,16 +245,24 @@ def test_intervals_cover_and_exact_sums_give_exact_numbers(tmp_path):
     assert covered[1] / runs < 0.99
 
 
-def test_noise_of_a_run_is_what_intervals_take_for_granted(tmp_path):
+WIDE = [  # ln 20 scales of one Laplace number; those of three are less than sqrt(3) times as far
+    ((), NORMAL * 3.73067),
+    (LAPLACE, math.log(20) * 0.99999),
+    ((*LAPLACE, "allocator=by_user", "allocator.n_silos=3"), math.log(20) * 3**0.5 * 0.99999),
+]
+
+
+@pytest.mark.parametrize(("words", "reach"), WIDE)
+def test_noise_of_a_run_is_what_intervals_take_for_granted(words, reach, tmp_path):
     path = write(tmp_path / "t.csv", [(f"u{i}", "a", 50, 130, "f") for i in range(40)])
-    exp = experiment(*settings(path, "statistics=count", "target=1"))
+    exp = experiment(*settings(path, "statistics=count", "target=1", *words))
     inside = []
     for seed in range(30):
         exp = replace(exp, options=replace(exp.options, seed=seed))
         with prepare(exp) as run:
             [row] = exp.algo.table(run.run_round(run.queries(1), run.state).state, run.plan)
         inside.append(row["low"] <= 40 <= row["high"])
-        assert row["high"] - row["low"] == pytest.approx(2 * NORMAL * 3.73067, rel=1e-5)
+        assert row["high"] - row["low"] == pytest.approx(2 * reach, rel=1e-5)
     assert sum(inside) >= 25  # of 28.5 expected; fewer once in 300 times, and seeds are fixed
 
 
@@ -204,7 +297,8 @@ REFUSED = [
     (["data.users=3"], "users; data.users=3"),
     (["data=creditcard"], "data=creditcard: table, with data.path"),
     (["mechanism=none"], "algo.clip=inf"),
-    (["mechanism=adaptive"], "mechanism=adaptive: gaussian or discrete_gaussian"),
+    (["mechanism=adaptive"], "mechanism=adaptive: gaussian or discrete_gaussian, or laplace"),
+    (["mechanism=laplace", *BY_HOSPITAL, "aggregation=secagg_exact_noise"], "mechanism=laplace: "),
 ]
 
 

@@ -37,6 +37,8 @@ def test_an_analysis_leaves_its_table_and_no_model(folder):
     assert found["column"].tolist() == ["age", "age", "pressure", "pressure"]
     assert found["statistic"].tolist() == ["mean", "deviation"] * 2
     assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"])).all()
+    config = (folder / "found" / "config.yaml").read_text()
+    assert "fedpriv.mechanisms.laplace.Laplace" in config  # of two means
     status = json.loads((folder / "found" / "status.json").read_text())
     assert status["dp_valid"] is True
     assert status["epsilon"] <= 3
@@ -87,6 +89,7 @@ REFUSED = [
     (["data.schema=draft.yaml"], "public: true"),
     (["-m", "seed=0,1"], "expected key=value"),
     (["target=1,2"], "several values need -m"),
+    (["hydra.mode=MULTIRUN", "seed=0,1"], "fedpriv analyse runs once; name one value of each key"),
     ([], "columns=: names of columns, with bounds.NAME or categories.NAME"),
 ]
 

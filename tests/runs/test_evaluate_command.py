@@ -62,6 +62,7 @@ def test_an_evaluation_leaves_its_table_and_charges_the_population_that_is_named
     left = {one.name for one in folder.iterdir()}
     assert {STATISTICS, "epsilon.csv"} <= left
     assert not {"metrics.csv", "model.safetensors", "bundle", "utility.csv"} & left
+    assert "gaussian.Gaussian" in (folder / "config.yaml").read_text()  # as ledgers add up
     status = json.loads((folder / "status.json").read_text())
     assert status["dp_valid"] is True
     assert status["epsilon"] <= 1
