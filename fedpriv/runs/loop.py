@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL
 from fedpriv.accountants.ledger import EpsilonRow, Ledger, headline, headlines
 from fedpriv.aggregation.epsilon_target import beyond_target
-from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.errors import FedprivError, require
 from fedpriv.ledgers.data_ledger import BeyondBudgetError
 from fedpriv.rounds.query import Query, events_of
@@ -27,8 +24,8 @@ from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import bounded
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
 from fedpriv.runs.progress import OnRound, Progress, summary
-from fedpriv.runs.records import RunRecords, beyond_processors
-from fedpriv.runs.release import labels_of, with_labels
+from fedpriv.runs.records import RunRecords
+from fedpriv.runs.release import is_private, labels_of, require_private, with_labels
 from fedpriv.runs.status import Status
 from fedpriv.runtime import PreparedRun, RoundResult, StoppedError, prepare
 from fedpriv.runtime.identity import RESUMED
@@ -94,7 +91,7 @@ def train(
             run = prepare(experiment, arrays, roster=folder.roster, charged=True)
         prepared = stack.enter_context(run)
         if options.private is not None:
-            _require_private(experiment, prepared)
+            require_private(experiment, prepared)
         if saved is not None:
             prepared.facts.identity.require_unchanged(path, saved.identity, kept)
         if journal is None:
@@ -175,42 +172,6 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
         LOGGER.error("failed: %s", error, exc_info=True)
         folder.ended("failed", str(error) or type(error).__name__, traceback.format_exc())
         raise
-
-
-def _require_private(experiment: Experiment, prepared: PreparedRun) -> None:
-    """Raise ConfigError where `private=all` cannot be kept, although the settings allow it."""
-    ledger = Ledger(experiment.accountant)
-    ledger.record(events_of(prepared.queries(1)))
-    device = prepared.facts.device
-    private = is_private(experiment, prepared, ledger.rows(1), [device])
-    allowed = f"null: there is no enforced certificate of what is released, on {device}"
-    require(private, "private", experiment.options.private, allowed)
-
-
-def is_private(
-    experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow], devices: list[str]
-) -> bool:
-    """Whether the released model has a certificate: system randomness, bounded contributions,
-    a finite epsilon that is enforced, no invented users if it speaks of
-    users, and nothing in the model that was read off the records without noise. On a GPU no epsilon
-    that takes equal rounding for granted: there it was seen to fail.
-
-    rows: the epsilon rows of the last round.
-    devices: of all processes of the run.
-    """
-    queries = prepared.plan.query_parameters.values()
-    clips = all(parameters.mechanism.clips for parameters in queries)
-    released = [row for row in rows if row.observer == RELEASED_MODEL]
-    on_gpu = beyond_processors(devices)
-    finite = any(
-        math.isfinite(row.certified)
-        and row.status == ENFORCED
-        and not (on_gpu and ROUNDED_ALIKE in row.assumptions)
-        for row in released
-    )
-    real = not experiment.allocator.invents_users or all(row.unit != "user" for row in released)
-    noised = not experiment.data.read_without_noise
-    return experiment.options.system and clips and finite and real and noised
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -22,7 +21,7 @@ from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import CLIP, Labels
-from fedpriv.runs.release import bundle_of
+from fedpriv.runs.release import beyond_processors, bundle_of
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, STATISTICS, TIMINGS, TRAFFIC, UTILITY
 from fedpriv.runtime import PreparedRun, RoundResult
@@ -49,11 +48,6 @@ DEVICES = "devices"
 """The entry of a checkpoint's identity with the devices of all processes so far."""
 UNKNOWN = "unknown"
 """The device of a checkpoint that names none."""
-
-
-def beyond_processors(devices: Iterable[str]) -> bool:
-    """Whether rounds ran elsewhere than on a processor, or may have."""
-    return any(device != "cpu" for device in devices)
 
 
 @dataclass

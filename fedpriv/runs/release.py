@@ -1,9 +1,11 @@
-"""The labels of what a run leaves, and the bundle of a finished run: what using its model takes,
-with a label for each number that was read off records."""
+"""What a run releases: whether a certificate covers it, the labels of what it leaves, and the
+bundle of a finished run: what using its model takes, with a label for each number that was read off
+records."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fedpriv
-from fedpriv.accountants.events import RELEASED_MODEL, leaves
+from fedpriv.accountants.events import ENFORCED, RELEASED_MODEL, leaves
+from fedpriv.accountants.ledger import EpsilonRow, Ledger
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.bundles.bundle import CLASSES, LOGIT, Bundle
+from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.data.table.encoding import OF_OWNERS, Encoding
+from fedpriv.errors import require
 from fedpriv.rounds.query import Query, events_of
 from fedpriv.runs.labels import DIAGNOSTIC, RELEASED, TRAINING, Labels, run_labels
 from fedpriv.runs.tables import METRICS
@@ -28,6 +33,47 @@ if TYPE_CHECKING:
 READ_OFF = f"{DIAGNOSTIC} of training and test records, read off without noise"
 BY_WORD = f"{RELEASED}: public by the word of the table's owner, though a draft read it off"
 NOT_STATED = "Not stated. `fedpriv export RUN --intended-use TEXT` writes it here."
+
+
+def beyond_processors(devices: Iterable[str]) -> bool:
+    """Whether rounds ran elsewhere than on a processor, or may have."""
+    return any(device != "cpu" for device in devices)
+
+
+def require_private(experiment: Experiment, prepared: PreparedRun) -> None:
+    """Raise ConfigError where `private=all` cannot be kept, although the settings allow it."""
+    ledger = Ledger(experiment.accountant)
+    ledger.record(events_of(prepared.queries(1)))
+    device = prepared.facts.device
+    private = is_private(experiment, prepared, ledger.rows(1), [device])
+    allowed = f"null: there is no enforced certificate of what is released, on {device}"
+    require(private, "private", experiment.options.private, allowed)
+
+
+def is_private(
+    experiment: Experiment, prepared: PreparedRun, rows: list[EpsilonRow], devices: list[str]
+) -> bool:
+    """Whether the released model has a certificate: system randomness, bounded contributions,
+    a finite epsilon that is enforced, no invented users if it speaks of
+    users, and nothing in the model that was read off the records without noise. On a GPU no epsilon
+    that takes equal rounding for granted: there it was seen to fail.
+
+    rows: the epsilon rows of the last round.
+    devices: of all processes of the run.
+    """
+    queries = prepared.plan.query_parameters.values()
+    clips = all(parameters.mechanism.clips for parameters in queries)
+    released = [row for row in rows if row.observer == RELEASED_MODEL]
+    on_gpu = beyond_processors(devices)
+    finite = any(
+        math.isfinite(row.certified)
+        and row.status == ENFORCED
+        and not (on_gpu and ROUNDED_ALIKE in row.assumptions)
+        for row in released
+    )
+    real = not experiment.allocator.invents_users or all(row.unit != "user" for row in released)
+    noised = not experiment.data.read_without_noise
+    return experiment.options.system and clips and finite and real and noised
 
 
 def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:

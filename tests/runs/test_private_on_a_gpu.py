@@ -14,8 +14,8 @@ from fedpriv.accountants.ledger import EpsilonRow
 from fedpriv.certificates.derive import ROUNDED_ALIKE
 from fedpriv.runs.checkpoint import Checkpoint
 from fedpriv.runs.folder import CHECKPOINT
-from fedpriv.runs.loop import is_private
 from fedpriv.runs.records import ON_A_GPU
+from fedpriv.runs.release import is_private
 from fedpriv.runs.status import STATUS
 from fedpriv.runtime import prepare
 
