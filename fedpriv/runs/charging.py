@@ -159,14 +159,14 @@ class LedgerCharge:
 
 @contextmanager
 def charged(
-    experiment: Experiment, folder: Path, *, resume: bool, completed: int, begun: int
+    experiment: Experiment, folder: Path, *, resume: bool, completed: int, earlier: int
 ) -> Iterator[LedgerCharge | None]:
     """Context of a process that runs rounds after `completed`, which the ledger of its settings
     pays for; None if the settings name no ledger.
 
     folder: of the run.
     resume: whether there was an earlier process.
-    begun: rounds that earlier processes have begun, each as often as it was.
+    earlier: rounds that earlier processes have begun, each as often as it was.
 
     Raises FedprivError, before any data are loaded, if a budget does not allow the rounds.
     """
@@ -179,7 +179,7 @@ def charged(
         yield None
         return
     path = Path(options.ledger)
-    unpaid = begun if before is None else 0
+    unpaid = earlier if before is None else 0
     allowed = f"null: {folder} has begun {unpaid} rounds that no ledger was charged for"
     require(not unpaid, "ledger", path, allowed)
     # Before the ledger is locked: it may take long, and other runs wait.

@@ -82,9 +82,9 @@ def train(
         completed = saved.round if saved else 0
         allowed = f"at least {completed}: {path} has completed {completed} rounds"
         require(options.rounds >= completed, "rounds", options.rounds, allowed)
-        begun = journal.total if journal else 0
+        earlier = journal.total if journal else 0
         charge = stack.enter_context(
-            charged(experiment, path, resume=resume, completed=completed, begun=begun)
+            charged(experiment, path, resume=resume, completed=completed, earlier=earlier)
         )
         arrays = saved.arrays if saved else None
         with garbage_kept():
