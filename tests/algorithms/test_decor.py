@@ -204,10 +204,10 @@ def test_eight_silos_are_hidden_as_the_page_says(chords, ratio, of_a_page):
     ],
 )
 def test_epsilons_on_a_ring_are_those_of_another_accountant(observer, colluders, left):
-    """10 silos, 20 rounds in which one of 20 records is replaced: it moves a mean by 2 C / 20, and
-    all messages by its Mahalanobis distance."""
+    """10 silos, 20 rounds with batches of 20, too large a share for amplification. One record of a
+    batch is replaced: it moves a mean by 2 C / 20, and all messages by its Mahalanobis distance."""
     algo = replace(RING, batch_size=20, noise_multiplier=8.0, colluders=colluders, rounds=20)
-    federation = Federation(10, 10, 7, (20,) * 10)
+    federation = Federation(10, 10, 7, (20, 30, 40, 50, 60) * 2)
     plan = make_plan(algo, Gaussian(0.6, 8.0), federation=federation)
     near = np.array([[(i - j) % 10 in (1, 9) for j in left] for i in left], dtype=float)
     inverse = np.linalg.inv(covariance(near, np.ones(len(left)), algo.correlated))
