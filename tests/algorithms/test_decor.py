@@ -231,6 +231,15 @@ GIVEN = ("algo.calibration=given", "algo.noise_multiplier=1")
 OBSERVERS = ("released model", "server", "silo")
 
 
+def test_messages_with_the_noise_of_many_pairs_fit_the_grid():
+    found = {}
+    for aggregation in ("plain", "masked"):
+        words = ("algo=decor", "algo.chords=1", "algo.correlated=100", f"aggregation={aggregation}")
+        with prepare(experiment(*SMALL, *GIVEN, *words)) as run:
+            found[aggregation] = run.run_round(run.queries(1), run.state).state.params
+    np.testing.assert_allclose(found["masked"], found["plain"], atol=1e-6)
+
+
 def test_records_of_a_user_in_several_silos_cost_what_they_do_in_the_worst():
     words = (*SMALL, "algo=decor", *GIVEN, "algo.records_per_user=3")
     with prepare(experiment(*words)) as run:

@@ -142,6 +142,17 @@ def test_noise_by_the_certificate_costs_what_was_asked_for():
     assert not [event for query in algo.queries(1, plan) for event in query.events if event.claimed]
 
 
+def test_messages_of_the_smallest_part_fit_the_grid():
+    """Their noise is 32 times that of the first part's."""
+    given = ("algo.calibration=given", "algo.noise_multiplier=100", "preset.n_silos=2", "rounds=6")
+    found = {}
+    for aggregation in ("plain", "masked"):
+        words = ("algo=localized_mb_sgd", "algo.phases=6", f"aggregation={aggregation}")
+        with prepare(experiment(*SMALL, *given, *words)) as run:
+            found[aggregation] = run.run_round(run.queries(6), run.state).state.params
+    np.testing.assert_allclose(found["masked"], found["plain"], atol=1e-6)
+
+
 def test_batches_are_amplified_by_their_share_of_the_phase():
     """5 of 50 records, but not 5 of 15."""
     algo = replace(ALGO, phases=2, batch_size=5, noise_multiplier=4.0)
