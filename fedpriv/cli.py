@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import pairwise, takewhile
 from pathlib import Path
 from pkgutil import resolve_name
@@ -54,9 +55,11 @@ COMMANDS = {
 """The function of each command, imported when it is used, so that `--help` answers at once."""
 OWN_HELP = (
     *("figure", "table", "compare", "report", "reproduce", "replicate", "certify"),
-    *("init", "keys", "ledger", "site", "export", "predict", "analyse", "evaluate"),
+    *("init", "keys", "ledger", "site", "export", "predict"),
 )
-"""Commands that print a help of their own."""
+"""Commands that parse their words with argparse, which prints their help."""
+DESCRIBED = ("analyse", "evaluate")
+"""Commands with words of their own, which the description of their module lists."""
 COMPOSE = ("run", "train", "epsilon", "data")
 """Commands whose words Hydra composes to settings."""
 HYDRA_ONLY = {"--hydra-help", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"}
@@ -133,7 +136,7 @@ def chosen(args: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
             f"{args[0]}: unknown command; {near(args[0], COMMANDS)}allowed: {', '.join(COMMANDS)}"
         )
     if {"--help", "-h"} & flags and name not in OWN_HELP:
-        return show_help, args
+        return show_help, [name, *args] if name in DESCRIBED else args
     target = COMMANDS[name]
     if name in COMPOSE and {word.split("=")[0] for word in args} & HYDRA_ONLY:
         if any(word.startswith("query=") for word in args):
@@ -204,7 +207,11 @@ def show_version(args: list[str]) -> None:
 
 
 def show_help(args: list[str]) -> None:
-    """Print the commands and the config groups, including those of the user's own folder."""
+    """Print the description of the command that the first word names; else the commands and the
+    config groups, including those of the user's own folder."""
+    if args and args[0] in DESCRIBED:
+        say(import_module(COMMANDS[args[0]].partition(":")[0]).__doc__, end="")
+        return
     flags = ("--config-dir", "-cd")
     named = [word for flag, word in pairwise(args) if flag in flags]
     named += [word.partition("=")[2] for word in args if word.startswith("--config-dir=")]

@@ -139,10 +139,7 @@ class Request:
 
 def main(args: list[str]) -> None:
     """Release the statistics, print them, and write the scaled schema."""
-    if {"--help", "-h"} & set(args):
-        say(__doc__, end="")
-    else:
-        analyse(args)
+    analyse(args)
 
 
 @one_line_errors()

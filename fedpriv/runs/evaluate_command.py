@@ -32,7 +32,6 @@ from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.runs.stored_config import read_config
 from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
 from fedpriv.settings.experiment import Experiment, build, build_resolved, resolved
-from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import file_digest
 
 NUMBERS = {"target": "accountant.target", "bins": "algo.bins", "most_loss": "algo.most_loss"}
@@ -121,10 +120,7 @@ class RunEvaluation:
 
 def main(args: list[str]) -> None:
     """Release the metrics and print them."""
-    if {"--help", "-h"} & set(args):
-        say(__doc__, end="")
-    else:
-        evaluate(args)
+    evaluate(args)
 
 
 @one_line_errors()
@@ -162,7 +158,7 @@ def _model_of(run: Path, trained: Experiment, planned: bool) -> dict[str, Any]:
 def _setting(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
-        raise FedprivError(f"{word}: expected key=value; see fedpriv --help")
+        raise FedprivError(f"{word}: expected key=value; see fedpriv evaluate --help")
     chosen = key in FIXED or key.partition(".")[0] in FOLLOWS
     require(not chosen, key, value, "left out: it follows from the run")
     return NUMBERS.get(key, key), value
