@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.stability import Stage
-from fedpriv.data.table.owners import owners_of, same_form, uncovered_persons
+from fedpriv.data.table.owners import in_one_silo, owners_of, same_form, uncovered_persons
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import Category, Number
 from fedpriv.data.table.settings import (
@@ -127,7 +127,7 @@ class Columns(ReadingRules, DataSet):
 
     @property
     def users_of_one_silo(self) -> bool:
-        return self.one_row_per_user or self.user_scope == SILO
+        return in_one_silo(self)
 
     @property
     def user_is(self) -> str:

@@ -124,6 +124,11 @@ class OwnerRules(Protocol):
     def incomplete(self) -> str: ...
 
 
+def in_one_silo(table: OwnerRules) -> bool:
+    """Whether nobody has rows in two silos, because a user is a row or somebody in one silo."""
+    return table.one_row_per_user or table.user_scope == SILO
+
+
 def uncovered_persons(table: OwnerRules) -> tuple[str, ...]:
     """What an epsilon of a user of a table does not cover of a person."""
     rules = (

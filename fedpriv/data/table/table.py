@@ -17,7 +17,14 @@ from fedpriv.data.table.describe import DescribedTable, counts
 from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.encoding import Encoding
 from fedpriv.data.table.infer import decimal_of, doubtful, infer, require_roles
-from fedpriv.data.table.owners import Owners, owners_of, row_keys, same_form, shared_keys
+from fedpriv.data.table.owners import (
+    Owners,
+    in_one_silo,
+    owners_of,
+    row_keys,
+    same_form,
+    shared_keys,
+)
 from fedpriv.data.table.read import Cells, read_cells
 from fedpriv.data.table.schema import (
     CLASSIFICATION,
@@ -112,7 +119,7 @@ class Table(DescribedTable):
 
     @property
     def users_of_one_silo(self) -> bool:
-        return self.declared.user is None or self.user_scope == SILO
+        return in_one_silo(self)
 
     def public_users(self, streams: Streams) -> int:
         return self.declared.n_users
