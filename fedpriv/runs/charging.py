@@ -182,7 +182,7 @@ def charged(
     unpaid = earlier if before is None else 0
     allowed = f"null: {folder} has begun {unpaid} rounds that no ledger was charged for"
     require(not unpaid, "ledger", path, allowed)
-    # Before the ledger is locked: it may take long, and other runs wait.
+    # Read twice: the plan may take long, and other runs are charged meanwhile.
     charge = _plan(experiment, path, DataLedger.seen(path), completed)
     with DataLedger(path) as ledger:
         balance = ledger.balance

@@ -237,7 +237,6 @@ class _TrainingLoop:
                     after = ledger.copy()
                     after.record(events_of(queries))
                     rows_after = after.rows(number + 1) if shown else rows
-                with watch.phase("accounting"):
                     exceeded = self._exceeded(rows_after) or self._unpaid(queries)
                 if exceeded:
                     ending = f"round {number + 1} would exceed {exceeded}"

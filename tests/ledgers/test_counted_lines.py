@@ -137,7 +137,7 @@ def test_lines_that_no_write_announced_are_refused(site, tmp_path):
 
 
 def test_an_older_counter_is_refused(site, tmp_path):
-    """Whoever has it may have other lines."""
+    """The file of that time may have had other lines after it."""
     put_back(tmp_path, "counters")
     with pytest.raises(RefusedError, match="not as it was last used"), site.open():
         pass

@@ -196,7 +196,7 @@ ODD = {
 
 @pytest.mark.parametrize("fault", ODD)
 def test_lines_that_no_ledger_writes_are_one_line_of_refusal(fault, path):
-    """Whoever sends a ledger may have written it, digests and all."""
+    """A stranger may have written the whole file, with right digests."""
     seen = DataLedger.seen(path)
     about = {"number": 2, "before": seen.digest, "time": "2026-01-01T00:00:00+00:00"}
     with path.open("a") as file:
