@@ -8,43 +8,20 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
-from fedpriv.claims.importers.configs import read_arguments, read_flower, read_nvflare, read_pfl
-from fedpriv.claims.importers.draft import RECORD_IT, Draft
+from fedpriv.claims import draft
 from fedpriv.claims.reading import read
 from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
-from fedpriv.errors import ConfigError, DataError, FedprivError, require
+from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.util.consoles import HarmlessConsole
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.printing import say
-
-READERS: dict[str, Callable[[Path], Draft]] = {
-    ".toml": read_flower,
-    ".json": read_nvflare,
-    ".yaml": read_pfl,
-    ".yml": read_pfl,
-    ".sh": read_arguments,
-}
-
-
-def read_settings(path: Path) -> Draft:
-    """The draft of a project's folder or of one of its files."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if path.is_dir():
-        path /= "pyproject.toml"
-    if path.suffix not in READERS:
-        allowed = ", ".join(READERS)
-        raise DataError(f"{path}: cannot be imported; allowed: {allowed}. For code: {RECORD_IT}")
-    return READERS[path.suffix](path)
-
 
 SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
 
@@ -56,24 +33,18 @@ def main(args: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")
     parser.add_argument("--budget", metavar="EPSILON", help="largest certified epsilon allowed")
-    parser.add_argument(
-        "--import",
-        dest="settings",
-        type=Path,
-        metavar="PATH",
-        help="print a project's settings as a claim, with unknown for what they do not say",
-    )
+    parser.add_argument("--draft", action="store_true", help="print a claim to fill in")
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of a claim")
     own = parser.parse_args(args)
     _check_asked(own)
     if own.schema:
         say(SCHEMA_FILE.read_text(), end="")
         return
-    if own.settings:
-        say(_imported(own.settings), end="")
+    if own.draft:
+        say(yaml.safe_dump(draft.claim(), sort_keys=False), end="")
         return
     if not own.files:
-        raise FedprivError("certify: name a claim file, or --schema for its form")
+        raise FedprivError("certify: name a claim file, or --draft for one to fill in")
     budget = budget_of(own.budget)
     reports = [(claim, judge(claim)) for claim in map(read, own.files)]
     if own.json:
@@ -92,19 +63,11 @@ def main(args: list[str]) -> None:
 
 def _check_asked(own: argparse.Namespace) -> None:
     """Refuse files that would pass without a verdict, and a page that would replace a claim."""
-    for name, asked in (("--schema", own.schema), ("--import", own.settings)):
+    for name, asked in (("--schema", own.schema), ("--draft", own.draft)):
         if asked and own.files:
             raise ConfigError(name, own.files[0], f"{name} judges no claim: name no claim file")
     if own.html and own.html.suffix in (".yaml", ".yml", ".json"):
         raise ConfigError("--html", own.html, "the page to write, such as privacy.html")
-
-
-def _imported(path: Path) -> str:
-    """The draft of a project's settings as YAML. What was not read is listed in comments."""
-    draft = read_settings(path)
-    lines = ["".join(c if c.isprintable() else "?" for c in line) for line in draft.unread]
-    head = "".join(f"# not read: {line}\n" for line in lines)
-    return head + yaml.safe_dump(draft.as_data(), sort_keys=False, width=96, allow_unicode=True)
 
 
 def budget_of(given: str | None, key: str = "--budget") -> float:

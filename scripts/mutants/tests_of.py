@@ -99,12 +99,11 @@ FURTHER = (
     ("fedpriv/rounds/adapting.py", "runtime/test_adapting.py"),
     ("fedpriv/rounds/mixing.py", "runtime/test_mixing.py certificates/test_correlated_noise.py"),
     ("fedpriv/rounds/bounding.py", "runtime/test_silo_bounds.py rounds"),
-    ("fedpriv/claims/importers/*", "claims/importers claims/test_command.py"),
     (
         "fedpriv/claims/recording/*",
         "claims/recording/test_opacus_steps.py claims/recording/test_flower_updates.py",
     ),
-    ("fedpriv/claims/command.py", "claims/test_command.py claims/importers"),
+    ("fedpriv/claims/command.py", "claims/test_command.py"),
     (
         "fedpriv/claims/*",
         "claims/test_limits_of_claims.py claims/test_certificates.py claims/test_reading.py "

@@ -57,15 +57,14 @@ def test_bad_files_end_in_one_line(tmp_path):
         main([])
 
 
-@pytest.mark.parametrize("words", [["--schema"], ["--import", "."]])
+@pytest.mark.parametrize("words", [["--schema"], ["--draft"]])
 def test_no_claim_passes_without_a_verdict(tmp_path, words):
     with pytest.raises(ConfigError, match=f"{words[0]} judges no claim"):
         main([*words, written(tmp_path, claims__0__epsilon=1.0)])
 
 
-@pytest.mark.parametrize("words", [[], ["--import"]], ids=["claim", "import"])
 @pytest.mark.parametrize("kind", ["pipe", "link", "below a link"])
-def test_a_claim_is_a_file_of_its_own(tmp_path, monkeypatch, words, kind):
+def test_a_claim_is_a_file_of_its_own(tmp_path, monkeypatch, kind):
     """A pipe would hang, and a link shows words of the file that it leads to."""
     monkeypatch.chdir(tmp_path)
     place = Path("below/claim.yaml" if kind == "below a link" else "claim.yaml")
@@ -80,7 +79,7 @@ def test_a_claim_is_a_file_of_its_own(tmp_path, monkeypatch, words, kind):
     with pytest.raises(
         DataError, match=r"claim\.yaml: .*(symbolic link|not a regular file)"
     ) as said:
-        main([*words, str(place)])
+        main([str(place)])
     assert "password" not in str(said.value)
 
 
@@ -135,3 +134,15 @@ def test_torch_is_not_loaded(tmp_path):
     words = [sys.executable, "-c", program, written(tmp_path), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_draft_has_a_question_for_each_field(tmp_path, capsys):
+    """From nothing to a verdict in two commands."""
+    main(["--draft"])
+    claim = tmp_path / "claim.yaml"
+    claim.write_text(capsys.readouterr().out)
+    assert code(str(claim)) == 1
+    said = capsys.readouterr().out
+    assert "no certificate" in said
+    assert "claims.0.adjacency: which neighbours" in said
+    assert "releases.0.clip: the bound" in said

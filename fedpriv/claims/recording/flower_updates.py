@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 import dp_accounting as dp
 from dp_accounting import DpEvent
 
+from fedpriv.claims import draft
 from fedpriv.claims import schema as s
-from fedpriv.claims.importers import draft
 from fedpriv.claims.recording.recording import Recording
 
 Given = Mapping[str, Any]

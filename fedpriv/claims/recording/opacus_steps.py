@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 import dp_accounting as dp
 from dp_accounting import DpEvent
 
+from fedpriv.claims import draft
 from fedpriv.claims import schema as s
-from fedpriv.claims.importers import draft
+from fedpriv.claims.reading import UNKNOWN
 from fedpriv.claims.recording.recording import Recording
 
 
@@ -55,16 +56,25 @@ class OpacusStep:
 
     def release(self, times: int) -> dict[str, Any]:
         """Its gradients, so many times."""
-        deviation = draft.product(self.multiplier, self.bound) if self.multiplier else 0.0
+        deviation = None if self.bound is None else self.multiplier * self.bound
         sampled = self.one_batch and self.rate is not None
-        return draft.gradients(
+        drawn = {"rule": s.POISSON, "rate": self.rate, "drawn": s.EACH_TIME, "hidden_from": UNKNOWN}
+        return draft.release(
             f"gradients of optimizer {self.optimizer}, {self.records} records",
+            contributor=s.RECORD,
             times=times,
             participation=times,
             clip=self.bound if self.one_batch else None,
             tensors=1,
-            noise=draft.noise(s.GAUSSIAN, deviation=deviation, added_by=s.BY_HOLDER),
-            sampling=draft.poisson(self.rate) if sampled else None,
+            weight=1.0,
+            weights=s.FIXED,
+            denominator=s.FIXED,
+            noise=draft.noise(
+                s.GAUSSIAN,
+                deviation=deviation if self.multiplier else 0.0,
+                added_by=s.BY_HOLDER,
+            ),
+            sampling=drawn if sampled else None,
         )
 
 

@@ -14,8 +14,8 @@ from dp_accounting import DpEvent
 from fedpriv.accountants.calibrate import most_rounds
 from fedpriv.accountants.events import ADD_REMOVE
 from fedpriv.accountants.rdp import rdp_epsilon
+from fedpriv.claims import draft
 from fedpriv.claims import schema as s
-from fedpriv.claims.importers import draft
 from fedpriv.errors import FedprivError, require
 
 
@@ -87,11 +87,10 @@ class Recording:
 
     def as_data(self) -> dict[str, Any]:
         """The claim, with `unknown` for what no hook can see."""
-        found = draft.Draft("a recorded training")
-        found.releases = [step.release(count) for step, count in self.steps.items()]
+        releases = [step.release(count) for step, count in self.steps.items()]
         units = {step.unit for step in self.steps} or {s.RECORD}
-        found.claims = [draft.statement(unit=unit) for unit in s.UNITS if unit in units]
-        return found.as_data()
+        claims = [draft.statement(unit=unit) for unit in s.UNITS if unit in units]
+        return draft.claim("a recorded training", claims, releases)
 
     def write(self, path: Path) -> None:
         """Write the claim as YAML."""

@@ -1,1 +1,0 @@
-"""Read other frameworks' settings into a draft of a claim. Nothing is executed."""
