@@ -15,7 +15,6 @@ from fedpriv.util.durable_files import replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from rich.table import Table
 
 FEW_SILOS = 10
@@ -67,35 +66,12 @@ def table(allocation: Allocation) -> Table:
 def draw(allocation: Allocation, path: str | os.PathLike[str]) -> None:
     """Write figure 13 to `path`, in the format of its suffix: training records per user, largest
     first, by silo."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    edges = draw_columns(axes, allocation)
-    axes.set_ylabel("training records of a user")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    width = int(edges[1] - edges[0])
-    axes.set_xlabel(
-        "users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else "")
-    )
-    title = (
-        f"{allocation.trains.sum():,} training records, {allocation.n_users:,} users, "
-        f"{allocation.n_silos} silos"
-    )
-    axes.set_title(title, fontsize=10)
-    if allocation.n_silos <= FEW_SILOS:
-        figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
-    target, content = Path(path), BytesIO()
-    figure.savefig(content, format=target.suffix.lstrip(".") or "png", dpi=200)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, content.getvalue())
-
-
-def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
-    """Draw the histogram with a label for each silo; returns the edges of its columns."""
-    from matplotlib import colormaps
-
     heights, edges = columns(allocation.counts())
     n = allocation.n_silos
     scale = colormaps["tab10"] if n <= FEW_SILOS else colormaps["viridis"].resampled(n)
@@ -109,7 +85,20 @@ def draw_columns(axes: Axes, allocation: Allocation) -> np.ndarray:
         linewidth=0,
     )
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
-    return edges
+    axes.set_ylabel("training records of a user")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    width = int(edges[1] - edges[0])
+    axes.set_xlabel(
+        "users, by number of records" + (f" (means of {width} neighbours)" if width > 1 else "")
+    )
+    title = f"{allocation.trains.sum():,} training records, {allocation.n_users:,} users, {n} silos"
+    axes.set_title(title, fontsize=10)
+    if n <= FEW_SILOS:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8, reverse=True)
+    target, content = Path(path), BytesIO()
+    figure.savefig(content, format=target.suffix.lstrip(".") or "png", dpi=200)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, content.getvalue())
 
 
 def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

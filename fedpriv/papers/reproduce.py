@@ -30,19 +30,13 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.papers import claimed_certified, gallery
 from fedpriv.papers.experiments import quick_profiles, run_experiment
 from fedpriv.papers.hu import optimality_gap
-from fedpriv.papers.huang import claimed_noise, excess_risk
+from fedpriv.papers.huang import excess_risk
 from fedpriv.papers.ledger import figures
 from fedpriv.papers.ledger.command import PROGRAMS
 from fedpriv.papers.ledger.entries import entries
-from fedpriv.papers.secured_fl import (
-    averaging_error,
-    peer_accuracy,
-    peer_groups,
-    peer_leakage,
-    peer_tables,
-)
+from fedpriv.papers.secured_fl import averaging_error, claims, peer_accuracy, peer_leakage
 from fedpriv.papers.study import study
-from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy, record_shares
+from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy
 from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.words import Parser, near
@@ -104,15 +98,10 @@ FIGURES: dict[str, FigureMaker] = {
     "uldp_fl/fig10_mnist": uldp("fig10_mnist", title="MNIST, sampled users", row_title=users),
     "uldp_fl/fig11": partial(counted, name="uldp_fl/fig11"),
     "uldp_fl/fig12": partial(counted, name="uldp_fl/fig12"),
-    "uldp_fl/fig13": record_shares.draw,
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
     "huang/excess_risk": excess_risk.draw,
-    "huang/claims": partial(sweeps, names=["huang/claims"], draw=claimed_noise.draw),
-    "secured_fl/table1": peer_tables.counts,
-    "secured_fl/claims": peer_tables.claims,
-    "secured_fl/fig1": peer_groups.partitions,
-    "secured_fl/fig2": peer_groups.messages,
+    "secured_fl/claims": claims.draw,
     "secured_fl/fig3_femnist": partial(
         peer_accuracy.methods, name="secured_fl/fig3_femnist", words=peer_accuracy.femnist_words
     ),

@@ -1,6 +1,5 @@
 """Huang's figures: what is run, what is measured, which lines are drawn."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from runs import experiment
 
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.papers import experiments
-from fedpriv.papers.huang import claimed_noise, excess_risk
+from fedpriv.papers.huang import excess_risk
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.runs.loop import train
 
@@ -104,20 +103,3 @@ def test_excess_risk_runs_the_same_steps_at_every_point(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
     assert len(pd.read_csv(tmp_path / "out" / "excess_risk.csv")) == 9 * len(excess_risk.CURVES)
     assert [len(axis.lines) for axis in figure.axes] == [5, 5]
-
-
-def test_claims_have_a_line_for_each_noise_and_way_to_go_on(tmp_path):
-    for calibration in ("paper", "certified"):
-        for everybody in ("false", "true"):
-            words = [
-                f"algo.calibration={calibration}",
-                f"algo.broadcast_all={everybody}",
-                "algo.epsilon=2",
-            ]
-            finished(tmp_path / f"{calibration}{everybody}", *words)
-    figure = claimed_noise.draw(find_runs([tmp_path]), tmp_path / "figure.png")
-    certified = {line.get_label(): line.get_ydata()[0] for line in figure.axes[1].lines}
-    assert certified["that epsilon, equation (2)'s claim"] == 2
-    assert certified["noise by the certificate, silos left out keep their models"] < 2
-    assert certified["equation (2), silos left out keep their models"] > 2.5
-    assert json.loads((tmp_path / "papertrue" / "status.json").read_text())["state"] == "done"

@@ -9,24 +9,24 @@ from fedpriv.papers.experiments import quick_profiles
 
 
 def test_a_figure_is_made_where_the_command_is_given(tmp_path):
-    done = success("reproduce", "secured_fl/fig1", cwd=tmp_path)
-    [picture] = (tmp_path / "outputs" / "secured_fl" / "fig1").glob("*/figure.png")
+    done = success("reproduce", "secured_fl/claims", cwd=tmp_path)
+    [picture] = (tmp_path / "outputs" / "secured_fl" / "claims").glob("*/figure.png")
     assert str(picture.relative_to(tmp_path)) in done.stdout
 
 
 def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
-    names = ("secured_fl/fig1", "uldp_fl/fig13")
+    names = ("secured_fl/claims", "secured_fl/fig4")
     nowhere = {"FEDPRIV_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     done = run_child("reproduce", "--jobs", "2", *names, cwd=tmp_path, env=os.environ | nowhere)
     assert done.returncode == 2
-    assert "not drawn: uldp_fl/fig13" in done.stderr
+    assert "not drawn: secured_fl/fig4" in done.stderr
     assert "2 of 2: " in done.stderr
     [about] = tmp_path.rglob("about.json")
-    assert json.loads(about.read_text())["name"] == "secured_fl/fig1"
+    assert json.loads(about.read_text())["name"] == "secured_fl/claims"
     assert (about.parent / "figure.png").exists()
     assert "figure.png" in (about.parent / "log.txt").read_text()
     page = (tmp_path / "outputs" / "figures" / "index.html").read_text()
-    assert 'id="secured_fl/fig1"' in page
+    assert 'id="secured_fl/claims"' in page
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import pandas as pd
 
 from fedpriv.data import cifar10, femnist
 from fedpriv.data.leaf import LeafFolder
-from fedpriv.papers.curves import draw_lines, tabulate
 from fedpriv.papers.experiments import run_experiment
-from fedpriv.reports.canvas import grid_and_legend, plt, save
+from fedpriv.reports.canvas import MARKERS, grid_and_legend, plot_band, plt, save
 from fedpriv.reports.finished_runs import Run, find_runs
 
 SERVED = ("aggregation=plain",)
@@ -67,19 +66,12 @@ def draw(runs: list[Run], folder: Path) -> None:
         1, len(numbers), figsize=(5.2 * len(numbers), 4.2), squeeze=False, layout="constrained"
     )
     figure.suptitle(title(runs[0]), fontsize=11)
-    looks = {name: {"color": color} for name, color in COLORS.items()}
     for axis, number in zip(axes[0], numbers):
         here = table[table["peers"] == number]
-        draw_lines(
-            axis,
-            here,
-            "round",
-            runs[0].status.metric,
-            by="method",
-            looks=looks,
-            ms=4,
-            edge_width=None,
-        )
+        for marker, (name, own) in zip(MARKERS, here.groupby("method", sort=False)):
+            curve = own.groupby("round")["accuracy"].agg(["mean", "std"])
+            look = {"color": COLORS.get(str(name)), "marker": marker, "label": name, "ms": 4}
+            plot_band(axis, curve, edge_width=None, **look)
         axis.set(title=f"{number} peers", xlabel="round", ylabel="test accuracy")
         grid_and_legend(axis, 9)
     save(figure, folder / "figure.png")
@@ -87,15 +79,19 @@ def draw(runs: list[Run], folder: Path) -> None:
 
 def table_of(runs: list[Run]) -> pd.DataFrame:
     """The metrics of all runs, sorted by data, number of peers and method."""
-    table = tabulate(
-        runs,
-        data=title,
-        peers=lambda run: int(run.config["allocator"]["n_silos"]),
-        method=method,
-        settings=settings,
-        accuracy=lambda run: run.metrics[run.status.metric],
-    )
-    return table.sort_values(["data", "peers", "method"], kind="stable")
+    parts = [
+        run.metrics.assign(
+            run=number,
+            data=title(run),
+            peers=int(run.config["allocator"]["n_silos"]),
+            method=method(run),
+            settings=settings(run),
+            accuracy=run.metrics[run.status.metric],
+        )
+        for number, run in enumerate(runs)
+    ]
+    order = ["data", "peers", "method"]
+    return pd.concat(parts, ignore_index=True).sort_values(order, kind="stable")
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
