@@ -194,12 +194,6 @@ def read(root: str | None) -> tuple[Part, Part]:
     return parts
 
 
-def source(root: str | None) -> str:
-    """Name of the data below `root`, for titles."""
-    path = locate(FILE, root)
-    return f"a subset of CIFAR-10 ({path.name})" if path.suffix == ".npz" else "CIFAR-10"
-
-
 def _all_pooled(images: tuple[Part, Part], streams: Streams) -> tuple[Records, Records]:
     """As in the paper: 80 % of all images of every class for training, 20 % for tests."""
     x, y = (np.concatenate(arrays) for arrays in zip(*images))

@@ -103,12 +103,10 @@ FIGURES: dict[str, FigureMaker] = {
     "huang/excess_risk": excess_risk.draw,
     "secured_fl/claims": claims.draw,
     "secured_fl/fig3_femnist": partial(
-        peer_accuracy.methods, name="secured_fl/fig3_femnist", words=peer_accuracy.femnist_words
+        peer_accuracy.draw, name="secured_fl/fig3_femnist", words=peer_accuracy.femnist_words
     ),
-    "secured_fl/fig3_shakespeare": partial(
-        peer_accuracy.methods, name="secured_fl/fig3_shakespeare"
-    ),
-    "secured_fl/fig3_cifar10": partial(peer_accuracy.methods, name="secured_fl/fig3_cifar10"),
+    "secured_fl/fig3_shakespeare": partial(peer_accuracy.draw, name="secured_fl/fig3_shakespeare"),
+    "secured_fl/fig3_cifar10": partial(peer_accuracy.draw, name="secured_fl/fig3_cifar10"),
     "secured_fl/fig4": averaging_error.draw,
     "secured_fl/fig6": partial(counted, name="secured_fl/fig6"),
     "secured_fl/leakage": peer_leakage.draw,

@@ -1,10 +1,11 @@
 """Figures of SecureD-FL: what the tables beside them hold, from real transcripts and from runs."""
 
 import csv
+import math
 
 import numpy as np
 import pytest
-from paper_runs import paper_run
+from fake_runs import fake_run
 
 from fedpriv.aggregation.admm.peer import RELAY, SUM, Y
 from fedpriv.aggregation.admm.penalty import Penalty
@@ -18,7 +19,6 @@ from fedpriv.papers.secured_fl import (
 )
 from fedpriv.papers.secured_fl.claims import averages
 from fedpriv.papers.secured_fl.peer_leakage import transcript
-from fedpriv.reports.finished_runs import find_runs
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
 
@@ -87,37 +87,18 @@ def test_the_error_falls_with_tuned_iterations_and_is_the_formulas():
     assert third / second == pytest.approx(1 / 9)
 
 
-@pytest.fixture
-def sweep(tmp_path):
-    data = {"_target_": "fedpriv.data.femnist.MnistWriters", "root": None, "images": 7000}
-    runs = [
-        ("FedAvg", 9, [0.1, 0.8, 0.7]),
-        ("FedAvg", 9, [0.1, 0.6, 0.9]),
-        ("SecureD-FL", 9, [0.1, 0.5, 0.6]),
-        ("SecureD-FL", 15, [0.1, 0.5, 0.6]),
-        ("Local-only", 9, [0.1, 0.2, 0.3]),
-    ]
-    for number, (label, n, values) in enumerate(runs):
-        config = {"data": data, "allocator": {"n_silos": n}}
-        paper_run(tmp_path / str(number), label, values, config=config, local_lr=0.1)
-    return tmp_path
+def test_each_number_of_peers_has_a_row(tmp_path, monkeypatch):
+    def train(name, folder, profile, *words):
+        label = "FedAvg" if "algo=fedavg" in words else folder.name
+        for n in (9, 15):
+            fake_run(folder / str(n), label, [0.1, n / 20], (math.inf, None))
+            with (folder / str(n) / "config.yaml").open("a") as config:
+                config.write(f"allocator: {{n_silos: {n}}}\n")
 
-
-def test_accuracies_are_means_over_seeds_of_the_last_and_the_best_round(sweep):
-    peer_accuracy.draw(find_runs([sweep]), sweep)
-    rows = table(sweep / "accuracies.csv")
-    title = "MNIST with writers made up, in FEMNIST's place"
-    alone = ["1", "2", "0.30000", "0.00000", "0.30000", "0.00000"]
-    assert rows[2][:9] == [title, "9", "Local-only", *alone]
-    average = ["2", "2", "0.80000", "0.10000", "0.85000", "0.05000"]
-    assert rows[1][:9] == [title, "9", "FedAvg", *average]
-    assert rows[1][9] == "data.images=7000 algo.local_lr=0.1"
-    assert len(rows) == 1 + 4
-    assert (sweep / "figure.png").exists()
-
-
-def test_own_and_shared_weights_are_distinguished(sweep):
-    run = next(run for run in find_runs([sweep]) if run.status.label == "SecureD-FL")
-    assert peer_accuracy.method(run) == "SecureD-FL"
-    run.config["algo"] = {"init_weights": "shared"}
-    assert peer_accuracy.method(run) == "SecureD-FL, shared weights"
+    monkeypatch.setattr(peer_accuracy, "run_experiment", train)
+    peer_accuracy.draw(tmp_path, "quick", name="secured_fl/fig3_femnist")
+    with open(tmp_path / "figure.png.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["round"] == "1"]
+    assert len(rows) == 6
+    assert {row["group"]: row["mean"] for row in rows}["FedAvg, n_silos=9"] == "0.45"
+    assert (tmp_path / "figure.png").stat().st_size > 10_000

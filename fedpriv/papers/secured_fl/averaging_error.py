@@ -17,7 +17,7 @@ from fedpriv.aggregation.admm.penalty import PRESETS
 from fedpriv.aggregation.base import SERVER
 from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.secured_fl.claims import averages
-from fedpriv.papers.secured_fl.peer_accuracy import TITLES, femnist_words
+from fedpriv.papers.secured_fl.peer_accuracy import femnist_words
 from fedpriv.papers.secured_fl.peer_leakage import RecordingNetwork
 from fedpriv.reports.canvas import grid_and_legend, plt, save
 from fedpriv.runtime import PreparedRun, prepare
@@ -57,8 +57,8 @@ def draw(folder: Path, profile: str) -> None:
         xlabel="iterations, with the schedule tuned for them",
         ylabel="mean squared error",
     )
-    title = f"{TITLES[type(exp.data).__name__](None)}, 9 peers"
-    axis.set_title(f"{title}\nmean over {found['checkpoints'].iloc[0]} rounds", fontsize=10)
+    about = f"{type(exp.data).__name__}, 9 peers\nmean over {found['checkpoints'].iloc[0]} rounds"
+    axis.set_title(about, fontsize=10)
     grid_and_legend(axis, 8.5)
     save(figure, folder / "figure.png")
 
