@@ -3,13 +3,13 @@
 
 Most figures are an experiment (a sweep) and a drawing of its runs. Without names, the command draws
 the figures that need no downloaded data; `all` draws every figure. Results go to
-outputs/<name>/<time>/, with figure.png; outputs/figures/index.html shows the latest of each. The
-figures of Hu et al., Lowy et al. and Jeon et al. that methods decide are drawn by `fedpriv
-replicate`.
+outputs/<name>/<time>/, with figure.png, and about.json, which says how it was made. The figures of
+Hu et al., Lowy et al. and Jeon et al. that methods decide are drawn by `fedpriv replicate`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sys
@@ -26,8 +26,9 @@ from typing import Any
 
 import pandas as pd
 
+import fedpriv
 from fedpriv.errors import FedprivError, require
-from fedpriv.papers import claimed_certified, gallery
+from fedpriv.papers import claimed_certified
 from fedpriv.papers.experiments import quick_profiles, run_experiment
 from fedpriv.papers.hu import optimality_gap
 from fedpriv.papers.huang import excess_risk
@@ -40,7 +41,9 @@ from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy
 from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.settings.words import Parser, near
+from fedpriv.util.durable_files import replace_file
 from fedpriv.util.printing import say
+from fedpriv.util.source_commit import source_commit
 
 FigureMaker = Callable[[Path, str], object]
 """Writes figure.png into a folder, with a profile. Raises FedprivError when it fails."""
@@ -167,13 +170,18 @@ def make_figure(name: str, profile: str, *, logged: bool = False) -> None:
             for output in (1, 2):
                 os.dup2(log.fileno(), output)
     FIGURES[name](folder, profile)
-    gallery.write_about(
-        folder,
-        name,
-        profile=profile,
-        seconds=time.monotonic() - wall,
-        processor_seconds=_processor_seconds() - processor,
-    )
+    option = f" --profile {profile}" if profile != "quick" else ""
+    about = {
+        "name": name,
+        "command": f"fedpriv reproduce {name}{option}",
+        "profile": profile,
+        "version": fedpriv.__version__,
+        "commit": source_commit(),
+        "seconds": round(time.monotonic() - wall, 1),
+        "processor_seconds": round(_processor_seconds() - processor, 1),
+        "processors": os.cpu_count(),
+    }
+    replace_file(folder / "about.json", (json.dumps(about, indent=2) + "\n").encode())
     say(folder / "figure.png")
 
 
@@ -212,6 +220,5 @@ def main(words: list[str]) -> None:
         except (FedprivError, BrokenProcessPool) as failure:  # the latter: killed or out of memory
             say(f"{name}: {failure}", file=sys.stderr)
             failed.append(name)
-    say(gallery.write_index(Path("outputs")))
     if failed:
         raise FedprivError(f"not drawn: {', '.join(failed)}")
