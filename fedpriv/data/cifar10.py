@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import pickle
-import pickletools
 import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,113 +39,35 @@ Part = tuple[np.ndarray, np.ndarray]
 """Images (n, 32, 32, 3) uint8 and labels (n,) of the official training or test part."""
 
 
-class _Kind:
-    """What a pickled type of numbers is read as: its name."""
-
-    def __init__(self, name: str | bytes, *_: Any) -> None:
-        self.name = name
-
-    def __setstate__(self, state: Any) -> None:
-        """The byte order, which single bytes do not have."""
-
-
-class _Pixels:
-    """What a pickled array is read as: its bytes. numpy would believe any shape and type."""
-
-    def __init__(self, *_: Any) -> None:
-        self.array = np.zeros(0, np.uint8)
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, kind, columns_first, raw = state
-        if kind.name not in ("u1", b"u1"):
-            raise ValueError(f"a pickled array of {kind.name!s:.20}, not of bytes")
-        order: Literal["F", "C"] = "F" if columns_first else "C"
-        self.array = np.frombuffer(raw, np.uint8).reshape(shape, order=order)
-
-
-def _encoded(text: str, _: str) -> bytes:
-    return text.encode("latin-1")
-
-
-MAKERS = {"_reconstruct": _Pixels, "ndarray": _Pixels, "dtype": _Kind, "encode": _encoded}
-"""What stands for the calls in a pickle of arrays, by their last names."""
-
-
-class _Numbers(pickle.Unpickler):
-    """Reads a pickle of arrays, lists and numbers. It makes no other object and runs no code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        found = MAKERS.get(name)
-        if found is None:
-            raise ValueError(f"a pickle of {module}.{name}, not of numbers")
-        return found
-
-
-def _of_pickle(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
-    for operation, place, _ in pickletools.genops(raw):
-        if operation.name in ("PUT", "LONG_BINPUT") and (place or 0) > len(raw):
-            raise ValueError(f"a pickle that remembers a value at {place}")  # in a list so long
-    content = _Numbers(io.BytesIO(raw), encoding="bytes").load()
-    labels = content[b"labels"]
-    if type(labels) is not list or any(type(one) is not int for one in labels):
-        raise ValueError("labels that are no list of whole numbers")  # or lists of lists, for long
-    return content[b"data"].array, np.array(labels, np.int64)
-
-
-def _of_bytes(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.frombuffer(raw, np.uint8).reshape(-1, 1 + PIXELS)
-    return rows[:, 1:], rows[:, 0].astype(np.int64)
-
-
-class Version(NamedTuple):
-    """One of the official versions.
-
-    folder, archive: where its files are.
-    ending: of their names.
-    rows: reads images (n, 3072), colour by colour, and labels (n,).
-    """
-
-    folder: str
-    archive: str
-    ending: str
-    rows: Callable[[bytes], tuple[np.ndarray, np.ndarray]]
-
-
-BINARY = Version("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", _of_bytes)
-PYTHON = Version("cifar-10-batches-py", "cifar-10-python.tar.gz", "", _of_pickle)
-VERSIONS = BINARY, PYTHON
+FOLDER, ARCHIVE = "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
+"""The official binary version: its folder and its archive."""
 FILE = RemoteFile(
     places=(
-        *(
-            f"{above}{own.folder}/{BATCHES[0]}{own.ending}"
-            for own in VERSIONS
-            for above in ("", "cifar10/")
-        ),
+        *(f"{above}{FOLDER}/{BATCHES[0]}.bin" for above in ("", "cifar10/")),
         SUBSET,
-        PYTHON.archive,
-        BINARY.archive,
+        ARCHIVE,
     ),
-    urls=(f"https://www.cs.toronto.edu/~kriz/{BINARY.archive}",),
+    urls=(f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}",),
     digest="md5:c32a1d4ab5d03f1284b67883e8d87530",
 )
 
 
-def _parts(version: Version, read: Callable[[str], bytes]) -> tuple[Part, Part]:
+def _parts(read: Callable[[str], bytes]) -> tuple[Part, Part]:
+    """The parts, from the content of each official file."""
     batches = []
     for name in BATCHES:
-        pixels, labels = version.rows(read(name + version.ending))
-        warn_if_partial(Path(name), len(labels))
-        images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-        batches.append((images, labels))
+        rows = np.frombuffer(read(f"{name}.bin"), np.uint8).reshape(-1, 1 + PIXELS)
+        warn_if_partial(Path(name), len(rows))
+        images = rows[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+        batches.append((images, rows[:, 0].astype(np.int64)))
     images, labels = (np.concatenate(arrays) for arrays in zip(*batches[:-1]))
     return (images, labels), batches[-1]
 
 
 def _official(path: Path) -> tuple[Part, Part]:
     """The parts in a folder with `path`, or in the archive `path`."""
-    [version] = (own for own in VERSIONS if path.name == own.archive or own.folder in path.parts)
-    if path.name != version.archive:
-        return _parts(version, lambda name: read_bytes(path.parent / name, MAX_BYTES))
+    if path.name != ARCHIVE:
+        return _parts(lambda name: read_bytes(path.parent / name, MAX_BYTES))
     with opened(path, ALL_BYTES) as file, gzip.open(file) as unpacked:
         content = unpacked.read(ALL_BYTES + 1)
     if len(content) > ALL_BYTES:
@@ -156,13 +75,13 @@ def _official(path: Path) -> tuple[Part, Part]:
     with tarfile.open(None, "r:", io.BytesIO(content)) as archive:
 
         def read(name: str) -> bytes:
-            member = archive.getmember(f"{version.folder}/{name}")
+            member = archive.getmember(f"{FOLDER}/{name}")
             part = archive.extractfile(member)
             if part is None or member.size > MAX_BYTES:
                 raise ValueError(f"{name} is no file of at most {MAX_BYTES} bytes")
             return part.read()
 
-        return _parts(version, read)
+        return _parts(read)
 
 
 def _from_subset(path: Path) -> tuple[Part, Part]:
@@ -224,9 +143,9 @@ class Cifar10(DataSet):
     """Images of ten classes of animals and vehicles (Krizhevsky 2009), normalised per colour; silo
     k holds class k.
 
-    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. Reads the official
-    binary or Python version below `root` (a folder cifar-10-batches-bin or -py, or its archive), or
-    a subset: the arrays x_train, y_train, x_test and y_test of cifar10/cifar10_subset.npz.
+    Lowy, Ghafelebashi, Razaviyayn (AISTATS 2023), Appendix H.3. Reads the official binary version
+    below `root` (a folder cifar-10-batches-bin, or its archive), or a subset: the arrays x_train,
+    y_train, x_test and y_test of cifar10/cifar10_subset.npz.
 
     split: `paper` (80/20 of every class, 4,800 training records per silo of the full set) or
         `script` (a fifth of the official training part, 1,000 per silo, and the official tests).

@@ -1,8 +1,5 @@
 import gzip
 import io
-import os
-import pickle
-import resource
 import tarfile
 
 import numpy as np
@@ -10,113 +7,49 @@ import pytest
 from refusals import refused
 from small_data import cifar10
 
-from fedpriv.data.cifar10 import BATCHES, BINARY, MAX_BYTES, PYTHON, Cifar10, read
+from fedpriv.data.cifar10 import ARCHIVE, BATCHES, FOLDER, MAX_BYTES, Cifar10, read
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.util.streams import Streams
 
 
-def official(arrays, version=BINARY):
+def official(arrays):
     """The bytes of the official files with these images, by name."""
     rows = np.array_split(np.arange(len(arrays["y_train"])), 5)
     parts = [(arrays["x_train"][part], arrays["y_train"][part]) for part in rows]
     files = {}
     for name, (x, y) in zip(BATCHES, [*parts, (arrays["x_test"], arrays["y_test"])]):
         flat = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
-        if version is BINARY:
-            raw = np.column_stack([y.astype(np.uint8), flat]).tobytes()
-        else:
-            raw = pickle.dumps({b"data": flat, b"labels": y.tolist()}, 2)
-        files[name + version.ending] = raw
+        files[f"{name}.bin"] = np.column_stack([y.astype(np.uint8), flat]).tobytes()
     return files
 
 
-def write_folder(root, version=BINARY):
-    folder = root / version.folder
+def write_folder(root):
+    folder = root / FOLDER
     folder.mkdir()
-    for name, raw in official(cifar10(), version).items():
+    for name, raw in official(cifar10()).items():
         (folder / name).write_bytes(raw)
     return folder
 
 
-def write_archive(root, version=BINARY, files=None):
-    with tarfile.open(root / version.archive, "w:gz") as archive:
-        for name, raw in (files or official(cifar10(), version)).items():
-            info = tarfile.TarInfo(f"{version.folder}/{name}")
+def write_archive(root, files=None):
+    with tarfile.open(root / ARCHIVE, "w:gz") as archive:
+        for name, raw in (files or official(cifar10())).items():
+            info = tarfile.TarInfo(f"{FOLDER}/{name}")
             info.size = len(raw)
             archive.addfile(info, io.BytesIO(raw))
 
 
-@pytest.mark.parametrize("version", [BINARY, PYTHON])
 @pytest.mark.parametrize("write", [write_folder, write_archive])
-def test_the_official_files_and_the_subset_hold_the_same(tmp_path, small_root, write, version):
-    write(tmp_path, version)
+def test_the_official_files_and_the_subset_hold_the_same(tmp_path, small_root, write):
+    write(tmp_path)
     for part, other in zip(read(str(tmp_path)), read(small_root), strict=True):
         np.testing.assert_array_equal(part[0], other[0])
         np.testing.assert_array_equal(part[1], other[1])
 
 
-class Runs:
-    """Would write a file if it were unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-@pytest.mark.parametrize("place", ["data", "labels", "other"])
-def test_a_pickle_of_anything_else_runs_no_code(tmp_path, place):
-    folder = write_folder(tmp_path, PYTHON)
-    content = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 1]}
-    content[place.encode()] = Runs(tmp_path / "made")
-    (folder / "data_batch_3").write_bytes(pickle.dumps(content, 2))
-    refused(lambda: read(str(tmp_path)), "not CIFAR-10's images: a pickle of", error=DataError)
-    assert not (tmp_path / "made").exists()
-
-
-PIXELS = np.zeros((2, 3072), np.uint8)
-NAMES = b"\x80\x02cnumpy\nndarray\n"
-"""A pickle's beginning: protocol 2, and the name of a class."""
-LAUGHS = [0, 1]
-for _ in range(9):
-    LAUGHS = [LAUGHS] * 10
-MALICIOUS = {
-    # the pickle: a part of the error
-    "a huge shape": (NAMES + b"(J\xff\xff\xff\x7fK\x7ftR.", "not subscriptable"),
-    "a place far away": (b"\x80\x02N" + b"r\xff\xff\xff\xff.", "remembers a value at 4294967295"),
-    "lists of one list": (
-        pickle.dumps({b"data": PIXELS, b"labels": LAUGHS}, 2),
-        "no list of whole numbers",
-    ),
-    "an array of objects": (
-        pickle.dumps({b"data": np.array([[1], "x"], object), b"labels": [0, 1]}, 2),
-        "a pickled array of O8",
-    ),
-    "an array of structures": (
-        pickle.dumps({b"data": np.zeros(2, "u1,u1"), b"labels": [0, 1]}, 2),
-        "a pickled array of V2",
-    ),
-    "a shape of more bytes": (
-        pickle.dumps({b"data": PIXELS, b"labels": [0, 1]}, 2).replace(b"M\x00\x0c", b"M\x00\xff"),
-        "cannot reshape",
-    ),
-    "a length of terabytes": (b"\x80\x04\x8e" + bytes(5) + b"\x0f\x00\x00.", "bytes8"),
-}
-
-
-@pytest.mark.parametrize("case", MALICIOUS)
-def test_a_pickle_takes_no_memory_that_it_does_not_have(tmp_path, case):
-    raw, part = MALICIOUS[case]
-    (write_folder(tmp_path, PYTHON) / "data_batch_3").write_bytes(raw)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused(lambda: read(str(tmp_path)), "not CIFAR-10's images", part, error=DataError)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
-
-
 def test_an_archive_is_unpacked_within_its_limit(tmp_path):
     """Its headers too, which the library reads as they say how long they are."""
-    with gzip.open(tmp_path / BINARY.archive, "wb", compresslevel=1) as file:
+    with gzip.open(tmp_path / ARCHIVE, "wb", compresslevel=1) as file:
         for _ in range(7):
             file.write(bytes(MAX_BYTES))
     refused(lambda: read(str(tmp_path)), "it unpacks to more than", error=DataError)
