@@ -9,14 +9,15 @@ Each test person contributes one vector, whose parts are means over the own reco
 
 A record's values are computed from the model and this record alone, so that nobody else's record
 changes a bit of them. The model is a constant, also if it was
-trained on the same records.
+trained on the same records. With `after` each round evaluates another model: that of a training
+after so many rounds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from fedpriv.data.base import DataSet
     from fedpriv.models import Model
     from fedpriv.models.tasks import Task
-    from fedpriv.rounds.plan import Plan
-    from fedpriv.rounds.query import Query
+    from fedpriv.rounds.plan import Federation, Plan
+    from fedpriv.rounds.query import Query, Total
     from fedpriv.rounds.silo_context import Silo
 
 MODEL = "model"
-"""The slot of the fixed model in the state."""
+"""The slot of the model in the state."""
+BEST = "best"
+"""The slot of the best model before it."""
 EVALUATED = {"classes": "classes", "logit": "classes", "number": "numbers"}
 """Tasks whose losses compare no records, by the meaning of their outputs."""
 
@@ -129,6 +132,7 @@ class Evaluation(SumsOfParts):
     classes: number of classes; 0: the label is a number.
     bins: of probabilities.
     most_loss: larger losses of a record count as this.
+    after: rounds of a training whose models are evaluated one by one; empty: one fixed model.
     """
 
     weights: str | None = None
@@ -136,11 +140,13 @@ class Evaluation(SumsOfParts):
     classes: int = 0
     bins: int = 5
     most_loss: float = 3.0
+    after: list[int] = field(default_factory=list)
 
     label = "Evaluation"
 
     def __post_init__(self) -> None:
-        require(self.weights is not None, "algo.weights", "null", "set by fedpriv evaluate RUN")
+        named = self.weights is not None or len(self.after) > 0
+        require(named, "algo.weights", "null", "set by fedpriv evaluate RUN")
         require(1 <= self.bins <= 2**10, "algo.bins", self.bins, "a number up to 1024")
         positive = 0 < self.most_loss < math.inf
         require(positive, "algo.most_loss", self.most_loss, "a positive number")
@@ -155,9 +161,9 @@ class Evaluation(SumsOfParts):
         return data if isinstance(data, TestRecords) else TestRecords(whole=data)
 
     def model_of(self, model: Model) -> Model:
-        assert self.weights is not None
-        known = isinstance(model, Released)
-        return model if known else Released(model, Path(self.weights), self.digest)
+        if self.weights is None or isinstance(model, Released):
+            return model
+        return Released(model, Path(self.weights), self.digest)
 
     @property
     def scores(self) -> list[str]:
@@ -172,7 +178,21 @@ class Evaluation(SumsOfParts):
         return [("test", place, part) for place, part in enumerate(found)]
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
-        return State(np.zeros(self.size), {MODEL: params})
+        slots = {MODEL: params, BEST: params} if self.after else {MODEL: params}
+        return State(np.zeros(self.size * len(self.columns)), slots)
+
+    @property
+    def columns(self) -> list[str]:
+        """What each evaluation is called."""
+        return [f"round {number}" for number in self.after] or ["test"]
+
+    def last_round(self, federation: Federation) -> int | None:
+        return len(self.columns)
+
+    def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
+        sums = state.params.copy()
+        sums.reshape(-1, self.size)[query.round - 1] = total.vector
+        return state.with_params(sums)
 
     def broadcast(self, state: State, query: Query) -> dict[str, np.ndarray]:
         return {"params": state.slots[MODEL]}
@@ -207,12 +227,25 @@ class Evaluation(SumsOfParts):
         return found
 
     def table(self, state: State, plan: Plan) -> list[dict[str, Any]]:
-        """The rows of `SumsOfParts`, after the number of test persons."""
+        """For each evaluation so far, the rows of `SumsOfParts` after the number of persons."""
         share = self.share(plan.mechanism)
-        number = float(state.params[self.placed[0].here].sum()) / share
         reach = math.sqrt(2) * plan.mechanism.spread(plan.n_summed) / share
-        persons = counted("count", "", number, reach)
-        return [{"column": "test", **persons._asdict()}, *super().table(state, plan)]
+        rows: list[dict[str, Any]] = []
+        for column, sums in zip(self.columns, state.params.reshape(-1, self.size)):
+            if sums.any():
+                number = float(sums[self.placed[0].here].sum()) / share
+                rows.append({"column": column, **counted("count", "", number, reach)._asdict()})
+                found = super().table(replace(state, params=sums), plan)
+                rows += [{**row, "column": column} for row in found]
+        return rows
+
+    def best(self, metric: str, state: State, plan: Plan) -> int:
+        """The number of the evaluation with the best score so far, from 1; 0: there is none."""
+        better = min if metric == "loss" else max
+        found = {
+            r["column"]: r["value"] for r in self.table(state, plan) if r["statistic"] == metric
+        }
+        return 1 + self.columns.index(better(found, key=found.__getitem__)) if found else 0
 
 
 def classes_of(data: DataSet) -> int:

@@ -16,8 +16,8 @@ from fedpriv.bundles.write import write_bundle
 from fedpriv.data.allocate import INVENTED
 from fedpriv.reports.finished_runs import Run, damage_named, read_evaluation
 from fedpriv.reports.summary import best_by
-from fedpriv.runs.evaluate_command import EVALUATION, MOST_BYTES, WEIGHTS
 from fedpriv.runs.labels import CHARGED, RELEASED
+from fedpriv.runs.run_evaluation import EVALUATION, MOST_BYTES, WEIGHTS
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, STATISTICS, Tables
 from fedpriv.settings.run_options import BY_METRICS
 from fedpriv.sweeps.random_number import DRAW, Cost, SweepDraw

@@ -261,8 +261,13 @@ class RunRecords:
         identity = asdict(self.prepared.facts.identity) | {DEVICES: self._named_devices}
         return Checkpoint(number, arrays, self.journal.total, self.origin, tables.marks(), identity)
 
-    def finish(self, number: int, state: State, rows: list[EpsilonRow]) -> None:
-        """Write the last records of a run that ends after round `number`."""
+    def finish(
+        self, number: int, state: State, rows: list[EpsilonRow], model: np.ndarray | None = None
+    ) -> None:
+        """Write the last records of a run that ends after round `number`.
+
+        model: parameters (d,) to release in place of those of `state`; None: these.
+        """
         self.writer.finish()
         if number == self.completed and self.charged_twice:
             # No round followed the checkpoint, so the table lacks the cost of repeated rounds.
@@ -274,7 +279,8 @@ class RunRecords:
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
         if self.prepared.algo.releases_model:
-            self.released = self.prepared.parameters(state)
+            flat = self.prepared.algo.output(state) if model is None else model
+            self.released = self.prepared.parameters(flat)
             self.folder.save_model(self.released)
             self._write_utility(state)
         else:
@@ -295,7 +301,7 @@ class RunRecords:
     def write_bundle(self, rows: list[EpsilonRow], valid: bool) -> None:
         """Write what the released model takes to be used.
 
-        rows: of the last round.
+        rows: of the last round, and of test persons who have chosen it.
         valid: whether the model has a certificate.
         """
         if not self.prepared.algo.releases_model:

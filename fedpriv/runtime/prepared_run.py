@@ -316,9 +316,8 @@ class PreparedRun(SetUps, AbstractContextManager["PreparedRun"]):
         """The metrics of the model in `state`; see `Evaluation`."""
         return self.evaluation.row(self.algo.evaluated(state, self.standing.silo_states))
 
-    def parameters(self, state: State) -> dict[str, np.ndarray]:
-        """The released model as the network's named float32 arrays."""
-        flat = self.algo.output(state)
+    def parameters(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """A model (d,) as the network's named float32 arrays."""
         pieces = {}
         start = 0
         for name, parameter in self.model.named_parameters():

@@ -39,6 +39,8 @@ def typed(cls: type, values: dict[str, Any], prefix: str) -> Any:
         if entry is not None and isinstance(value, dict):
             of = f"{path}{key}"
             given[key] = {name: typed(entry, one, f"{of}.{name}") for name, one in value.items()}
+        elif key in _parts(cls):
+            given[key] = typed(_parts(cls)[key], value, f"{path}{key}")
         else:
             given[key] = _typed_value(cls, key, json.dumps(value), f"{path}{key}")
     for key, value in given.items():
@@ -59,6 +61,13 @@ def _named_entries(cls: type) -> dict[str, type]:
             if get_origin(option) is dict and is_dataclass(get_args(option)[1]):
                 found[name] = get_args(option)[1]
     return found
+
+
+@lru_cache(maxsize=256)
+def _parts(cls: type) -> dict[str, type]:
+    """The fields of dataclass `cls` that are dataclasses themselves."""
+    hints = get_type_hints(cls).items()
+    return {name: one for name, one in hints if isinstance(one, type) and is_dataclass(one)}
 
 
 SIZES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedpriv.errors import require
 from fedpriv.training.description import TRAINERS, Execution
@@ -23,6 +23,24 @@ SEEDED = (
     "noise and sampling come from a seed, so this model is NOT private; randomness=system draws "
     "them from the operating system"
 )
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Early stopping by private scores of test persons (`fedpriv.runs.stopping`).
+
+    target: epsilon of all evaluations together, for each test person; None: no early stopping.
+    every: rounds between two evaluations.
+    patience: evaluations in a row without a better score, after which the run ends.
+    metric: score that is compared; None: the main metric of the data set.
+    population: whom of the ledger the test records are of.
+    """
+
+    target: float | None = None
+    every: int = 5
+    patience: int = 2
+    metric: str | None = None
+    population: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,7 @@ class RunOptions:
     ledger: str | None = None
     population: str | None = None
     private: str | None = None
+    stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
         for key in ("rounds", "evaluate_every", "checkpoint_every"):
@@ -66,6 +85,12 @@ class RunOptions:
         named = self.population is None or self.ledger is not None
         require(named, "population", self.population, "null, unless ledger=FILE has populations")
         require(self.workers >= 1, "workers", self.workers, "a positive number of threads")
+        stop = self.stop
+        idle = stop.target is None and stop != Stop()
+        require(not idle, "stop.target", "null", "the epsilon that all evaluations may cost")
+        fits = 1 <= stop.every <= self.rounds or stop.target is None
+        require(fits, "stop.every", stop.every, f"1 to {self.rounds}, the number of rounds")
+        require(stop.patience >= 1, "stop.patience", stop.patience, "a number of evaluations")
         require(self.private in (None, ALL), "private", self.private, f"null or {ALL}")
         if self.private is not None:
             needed = {"randomness": "system", "evaluation": "none", "evaluate_training": False}

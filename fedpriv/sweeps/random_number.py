@@ -38,16 +38,15 @@ from fedpriv.data.base import DataSet
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runs.evaluate_command import RunEvaluation
 from fedpriv.runs.labels import RELEASED, metric_label
+from fedpriv.runs.run_evaluation import RunEvaluation, settings_beside
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
-from fedpriv.util.pasted import hydra_text
 from fedpriv.util.streams import SETUP
 from fedpriv.util.untrusted_files import as_type, read_json
 
 DRAW = "trials.json"
-POPULATION = "hydra.sweeper.evaluation_population"
+PREFIX = "hydra.sweeper.evaluation_"
 TUNABLE = ("class_weights", "metric", "missing", "outside")
 """Keys of data that change neither who is a person nor who trains."""
 MAX_MEAN = 10**4
@@ -78,7 +77,7 @@ class RandomNumber:
         require(0 <= self.shape <= 100, "hydra.sweeper.shape", self.shape, "0 to 100")
         evaluated = self.evaluation_target is not None or self.evaluation_population is None
         allowed = "null, unless hydra.sweeper.evaluation_target is set"
-        require(evaluated, POPULATION, self.evaluation_population, allowed)
+        require(evaluated, f"{PREFIX}population", self.evaluation_population, allowed)
 
     @property
     def distribution(self) -> TruncatedNegativeBinomial:
@@ -88,26 +87,8 @@ class RandomNumber:
         """The settings of the evaluation that follows a run; None: there is none. Raises
         ConfigError for a run that publishes exact metrics, or whose ledger does not say who pays
         for the evaluation."""
-        if self.evaluation_target is None:
-            return None
-        options = exp.options
-        allowed = "none, since hydra.sweeper.evaluation_target evaluates privately"
-        require(options.evaluation == "none", "evaluation", options.evaluation, allowed)
-        population, paid = self.evaluation_population, options.ledger is not None
-        allowed = "the population of the test records, if and only if ledger=FILE pays"
-        require(paid == (population is not None), POPULATION, population, allowed)
-        found = {
-            "accountant.target": str(self.evaluation_target),
-            "accountant.delta": str(exp.accountant.delta),
-            "randomness": options.randomness,
-            "device": options.device,
-        }
-        if options.private is not None:
-            found["private"] = options.private
-        if paid:
-            found["ledger"] = hydra_text(str(options.ledger))
-            found["population"] = hydra_text(str(population))
-        return found
+        target, population = self.evaluation_target, self.evaluation_population
+        return None if target is None else settings_beside(exp, target, population, PREFIX)
 
     def draw(
         self,
@@ -130,6 +111,9 @@ class RandomNumber:
         """
         first = experiments[0].options
         for exp, words in zip(experiments, settings):
+            plain = exp.options.stop.target is None
+            allowed = "null: the theorem knows one evaluation of each run"
+            require(plain, "stop.target", exp.options.stop.target, allowed)
             alike = _persons(exp.data) == _persons(experiments[0].data)
             allowed = f"the same persons in all settings; of data only {', '.join(TUNABLE)} differ"
             require(alike, "data", type(exp.data).__name__, f"{allowed} ({' '.join(words)})")

@@ -25,7 +25,7 @@ from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.evaluate_command import EVALUATION, RunEvaluation
+from fedpriv.runs.run_evaluation import EVALUATION, RunEvaluation
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
 from fedpriv.settings.compose import BASIC_SWEEPER, CommandLine, each_job
 from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed_words

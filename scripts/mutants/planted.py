@@ -93,9 +93,9 @@ PLANTED: dict[str, tuple[str, tuple[Edit, ...]]] = {
         "runs/test_identity.py",
         (("_require_same_records(folder, experiment)", "pass"),),
     ),
-    "fedpriv/runs/loop.py": (
+    "fedpriv/runs/training_loop.py": (
         "runs/test_empty_rounds.py",
-        (("if number == last:", "if False:"),),
+        (("if self.number == self._last:", "if False:"),),
     ),
     "fedpriv/runs/records.py": (
         "runs/test_empty_rounds.py",

@@ -73,6 +73,7 @@ def shrunk(words):
     kept = [word for word in words if not word.startswith(("rounds=", "seed="))]
     if any(word.startswith("resume=") for word in words):
         return [*kept, "rounds=2"]
+    kept = ["stop.every=1" if word.startswith("stop.every=") else word for word in kept]
     return [*kept, *SMALL, *(ENCRYPTED if "aggregation=private_weighting" in words else [])]
 
 

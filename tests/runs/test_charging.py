@@ -23,6 +23,7 @@ from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.runs.charging import LEDGER
 from fedpriv.runs.journal import attempts
 from fedpriv.runs.loop import train
+from fedpriv.runs.tables import Tables
 from fedpriv.runtime import prepare
 
 WORDS = ("algo=cdp_fedavg", "randomness=system", "accountant=rdp", "references=false", "rounds=4")
@@ -252,9 +253,9 @@ def test_what_a_folder_says_of_its_charge_brings_nothing_back(path, tmp_path):
 
 
 def test_a_run_ends_early_where_others_have_spent_the_budget(tmp_path):
-    """Both fit when they begin."""
+    """Both fit when they begin. The tables show the last round, whichever that is."""
     path = record_ledger(tmp_path / "l.jsonl", epsilon=3.0)
-    words = ("rounds=3", "accountant=pld", "accountant.target=2.5")
+    words = ("rounds=3", "accountant=pld", "accountant.target=2.5", "evaluate_every=3")
 
     def spend(at):
         if at == 2 and not (tmp_path / "other").exists():
@@ -267,6 +268,9 @@ def test_a_run_ends_early_where_others_have_spent_the_budget(tmp_path):
         "round 3 would exceed epsilon 3 at delta 1e-05 of patients in the ledger"
     )
     assert DataLedger.seen(path).spent("patients") <= 3
+    tables = Tables(tmp_path / "run")
+    assert [row["round"] for row in tables.rows("metrics.csv")] == ["0", "2"]
+    assert {row["round"] for row in tables.rows("epsilon.csv")} == {"2"}
 
 
 def test_a_run_goes_on_with_its_own_ledger_only(path, tmp_path):

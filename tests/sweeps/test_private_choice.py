@@ -16,7 +16,7 @@ from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.reports.selection_cost import BEST, find_selections, release_choices
-from fedpriv.runs.evaluate_command import EVALUATION
+from fedpriv.runs.run_evaluation import EVALUATION
 from fedpriv.runs.tables import ASSUMPTIONS, STATISTICS
 from fedpriv.sweeps.random_number import DRAW, SweepDraw
 

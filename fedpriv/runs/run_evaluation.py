@@ -1,0 +1,170 @@
+"""The private evaluation of a run's model, as a run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from fedpriv.algorithms.evaluation import classes_of
+from fedpriv.data.test_records import MOST_USERS
+from fedpriv.errors import ConfigError, FedprivError, require
+from fedpriv.runs.folder import CONFIG
+from fedpriv.runs.noise_choice import laplace_is_less
+from fedpriv.runs.stored_config import read_config
+from fedpriv.settings.compose import CommandLine, one_job
+from fedpriv.settings.experiment import Experiment, build, build_resolved, resolved
+from fedpriv.util.pasted import hydra_text
+from fedpriv.util.untrusted_files import file_digest
+
+NUMBERS = {"target": "accountant.target", "bins": "algo.bins", "most_loss": "algo.most_loss"}
+MOST_BYTES = 2**30
+FIXED = {
+    "algo": "evaluation",
+    "allocator": "by_user",
+    "allocator.n_users": str(MOST_USERS),
+    "allocator.n_silos": "1",
+    "allocator.local_test": "0",
+    "rounds": "1",
+}
+WEIGHTS = "model.safetensors"
+EVALUATION = "evaluation"
+"""Folder of the evaluation that a sweep makes of each run, in the run's folder."""
+FOLLOWS = ("data", "seed", "model", "allocator", "engine", "experiment", "profile", "preset")
+"""Keys and groups of keys that follow from the run. By another seed persons who have trained the
+model would be its test persons."""
+
+
+@dataclass(frozen=True)
+class RunEvaluation:
+    """An evaluation that a command line asks for.
+
+    experiment: its checked settings.
+    config: the same as plain values.
+    folder: of its results.
+    """
+
+    experiment: Experiment
+    config: dict[str, Any]
+    folder: Path
+
+    @staticmethod
+    def parse(args: list[str]) -> RunEvaluation:
+        """Raises FedprivError for words that do not fit together, and for runs without a model."""
+        if not args or "=" in args[0]:
+            raise FedprivError("fedpriv evaluate: expected a run's folder, such as outputs/visits")
+        run = Path(args[0]).expanduser()
+        given = dict(map(_setting, args[1:]))
+        limited = {"accountant.target", "algo.noise_multiplier"} & given.keys()
+        require(bool(limited), "target", "", "the epsilon that the evaluation may cost, such as 1")
+        require((run / CONFIG).is_file(), "run", run, "the folder of a run")
+        stored = read_config(run)
+        found = RunEvaluation.of(run, stored, given)
+        if laplace_is_less(found.experiment, given):
+            return RunEvaluation.of(run, stored, {**given, "mechanism": "laplace"})
+        return found
+
+    @staticmethod
+    def of(
+        run: Path,
+        stored: dict[str, Any],
+        given: Mapping[str, str],
+        *,
+        planned: bool = False,
+        trust_code: bool = False,
+    ) -> RunEvaluation:
+        """The evaluation of a run.
+
+        run: its folder.
+        stored: its resolved configuration.
+        given: settings of the evaluation.
+        planned: whether the run has no model yet.
+        trust_code: whether its configuration may name any class (see `build`).
+
+        Raises FedprivError for settings that do not fit together, and for a run without a model.
+        """
+        words = {**_defaults(stored), **FIXED, **given}
+        line = CommandLine.parse([f"{key}={value}" for key, value in words.items()])
+        job = one_job(line, "fedpriv evaluate")
+        tree = resolved(job)
+        here = {name: tree[name] for name in ("engine", "tracker", "resume")}
+        plain = {**stored, **here, "ledger": None, "population": None}
+        trained = build(plain, trust_code=trust_code)
+        tree |= {"data": stored["data"], "model": stored["model"]}
+        tree["algo"] |= _model_of(run, trained, planned)
+        if tree["algo"]["after"]:
+            tree["algo"]["weights"] = None
+        experiment = build_resolved(tree, line.overrides)
+        return RunEvaluation(experiment, tree, Path(str(job.hydra.run.dir)).absolute())
+
+    @property
+    def yaml(self) -> str:
+        """The settings as a folder stores them."""
+        return OmegaConf.to_yaml(OmegaConf.create(self.config))
+
+
+def settings_beside(
+    exp: Experiment, target: float, population: str | None, prefix: str
+) -> dict[str, str]:
+    """The settings of a private evaluation that a run is planned with. Raises ConfigError for a run
+    that publishes exact metrics, or whose ledger does not say who pays for the evaluation.
+
+    target: epsilon of each test person.
+    population: whom of the run's ledger the test records are of.
+    prefix: of the keys of both.
+    """
+    options = exp.options
+    allowed = f"none, since {prefix}target evaluates privately"
+    require(options.evaluation == "none", "evaluation", options.evaluation, allowed)
+    paid = options.ledger is not None
+    allowed = "the population of the test records, if and only if ledger=FILE pays"
+    require(paid == (population is not None), f"{prefix}population", population, allowed)
+    found = {
+        "accountant.target": str(target),
+        "accountant.delta": str(exp.accountant.delta),
+        "randomness": options.randomness,
+        "device": options.device,
+    }
+    if options.private is not None:
+        found["private"] = options.private
+    if paid:
+        found["ledger"] = hydra_text(str(options.ledger))
+        found["population"] = hydra_text(str(population))
+    return found
+
+
+def _defaults(stored: dict[str, Any]) -> dict[str, str]:
+    """Settings that a command line may change."""
+    return {
+        "hydra.run.dir": f"outputs/evaluations/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}",
+        "randomness": "system",
+        "evaluation": "none",
+        "seed": str(stored["seed"]),  # of the split into training and test records
+    }
+
+
+def _model_of(run: Path, trained: Experiment, planned: bool) -> dict[str, Any]:
+    """The settings that name a run's model. Raises FedprivError unless it has released one, or will
+    if it is `planned`."""
+    first = trained.algo.queries(1, trained.planner.draft(trained.federation), charged=False)
+    one = trained.algo.releases_model and any(query.size for query in first)
+    require(one, "run", run, "a run that releases one model, not one of each silo, or statistics")
+    file = (run / WEIGHTS).absolute()
+    try:
+        digest = "" if planned else file_digest(file, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigError("run", run, f"a finished run, with {WEIGHTS}") from error
+    return {"weights": str(file), "digest": digest, "classes": classes_of(trained.data)}
+
+
+def _setting(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise FedprivError(f"{word}: expected key=value; see fedpriv evaluate --help")
+    chosen = key in FIXED or key.partition(".")[0] in FOLLOWS
+    require(not chosen, key, value, "left out: it follows from the run")
+    return NUMBERS.get(key, key), value

@@ -1,0 +1,134 @@
+"""Early stopping by private scores: what is released, who pays for how many rounds, and runs that
+end in between."""
+
+import json
+
+import pandas as pd
+import pytest
+from interrupted import Death, dies_in
+from new_ledgers import new_ledger
+from public_schema import SCHEMA
+
+import fedpriv
+from fedpriv.bundles.bundle import read_bundle
+from fedpriv.errors import FedprivError
+from fedpriv.ledgers.data_ledger import DataLedger
+from fedpriv.projects.patients import csv_text
+
+WORDS = (
+    *("rounds=8", "algo.local_epochs=1", "algo.noise_multiplier=5", "accountant=rdp"),
+    *("preset.n_users=8", "evaluation=none"),
+)
+STOP = ("stop.target=20", "stop.every=2", "stop.patience=1", "stop.metric=loss")
+
+
+def read(folder):
+    return json.loads((folder / "status.json").read_text())
+
+
+def scores(folder):
+    """The private loss after each evaluated round."""
+    table = pd.read_csv(folder / "stopping" / "statistics.csv")
+    table = table[table.statistic == "loss"]
+    return {int(name.split()[1]): value for name, value in zip(table.column, table.value)}
+
+
+def last(folder):
+    """The last rows of epsilon.csv: rounds that they cover, and the released model's epsilon."""
+    table = pd.read_csv(folder / "epsilon.csv")
+    table = table[(table.observer == "released model") & (table["round"] == table["round"].max())]
+    return table["round"].iloc[-1], table.certified.min()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    fedpriv.run(*WORDS, *STOP, folder=folder)
+    return folder
+
+
+def test_a_run_ends_when_scores_have_not_improved_and_releases_the_best(stopped, tmp_path):
+    found = scores(stopped)
+    best = min(found, key=found.get)
+    assert max(found) == best + 2 < 8
+    assert read(stopped)["reason"] == f"no evaluation since round {best} was better"
+    fedpriv.run(*WORDS, f"rounds={best}", folder=tmp_path / "best")
+    for name in ("model.safetensors", "bundle/model.safetensors"):
+        assert (stopped / name).read_bytes() == (tmp_path / "best" / name).read_bytes()
+    assert f"the model of round {best} is released" in (stopped / "run.log").read_text()
+
+
+def test_its_epsilons_are_those_of_all_planned_rounds(stopped, tmp_path):
+    fedpriv.run(*WORDS, folder=tmp_path / "whole")
+    assert last(stopped) == last(tmp_path / "whole")
+    assert read(stopped)["epsilon"] == read(tmp_path / "whole")["epsilon"]
+    rounds, epsilon = last(stopped / "stopping")
+    assert rounds == 4
+    assert 19 < epsilon <= 20
+    units = {row["unit"]: row["round"] for row in read_bundle(stopped / "bundle").certificate}
+    assert units == {"user": "8", "test person": "4"}
+    assert pd.read_csv(stopped / "metrics.csv")["round"].max() < 8
+
+
+@pytest.mark.parametrize("round", [1, 2, 4])
+def test_a_run_that_dies_goes_on_to_the_same_end(round, stopped, tmp_path):
+    """Also where an evaluation dies: its rounds are those of a run."""
+    with pytest.raises(Death), dies_in(round, sums=[]):
+        fedpriv.run(*WORDS, *STOP, folder=tmp_path / "run")
+    fedpriv.run(f"resume={tmp_path / 'run'}")
+    for name in ("model.safetensors", "epsilon.csv", "stopping/statistics.csv"):
+        assert (stopped / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_a_ledger_is_charged_the_rounds_that_were_begun(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = new_ledger(tmp_path / "ledger.jsonl", "train", "tests", epsilon=30.0, unit="user")
+    paid = (f"ledger={path}", "population=train", "stop.population=tests", "randomness=system")
+    fedpriv.run(*WORDS, *STOP, *paid, "algo.global_lr=100", folder=tmp_path / "run")
+    runs = {run.population: run for run in DataLedger.seen(path).runs.values()}
+    number = len(scores(tmp_path / "run"))
+    assert runs["train"].texts.total() == 2 * number
+    assert runs["tests"].texts.total() == number
+    assert all(run.settled for run in runs.values())
+
+
+def test_nothing_is_left_uncovered(tmp_path):
+    (tmp_path / "patients.csv").write_text(csv_text())
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    table = (
+        *("data=table", f"data.path={tmp_path / 'patients.csv'}", "data.outside=accept"),
+        *(f"data.schema={tmp_path / 'schema.yaml'}", "allocator=by_user", "allocator.n_silos=2"),
+    )
+    needed = ("randomness=system", "private=all", "rounds=4")
+    words = [word for word in WORDS if not word.startswith("preset")]
+    fedpriv.run(*table, *words, *STOP, *needed, folder=tmp_path / "run")
+    bundle = read_bundle(tmp_path / "run" / "bundle")
+    assert (bundle.valid, bundle.not_covered) == (True, [])
+    assert {row["unit"] for row in bundle.certificate} == {"user", "test person"}
+    assert read(tmp_path / "run" / "stopping")["not_covered"] == []
+
+
+REFUSED = {
+    "exact metrics": (("evaluation=exact",), "evaluation=exact: none, since stop.target evaluates"),
+    "no round": (("stop.every=9",), "stop.every=9: 1 to 8, the number of rounds"),
+    "no patience": (("stop.patience=0",), "stop.patience=0: a number of evaluations"),
+    "another score": (("stop.metric=f1",), "stop.metric=f1: loss, accuracy, auc"),
+    "nobody pays": (("stop.population=tests",), "stop.population=tests: the population of the"),
+    "a budget": (("accountant.budget=1",), "accountant.budget=1.0: null: early stopping costs all"),
+    "no effect": (("stop.target=null",), "stop.target=null: the epsilon that all evaluations may"),
+}
+
+
+@pytest.mark.parametrize(("words", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused_before_anything_is_written(words, line, tmp_path):
+    given = {word.partition("=")[0]: word for word in (*WORDS, *STOP, *words)}
+    with pytest.raises(FedprivError) as refusal:
+        fedpriv.run(*given.values(), folder=tmp_path / "run")
+    assert line in str(refusal.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_run_of_a_random_number_stops_early(tmp_path):
+    tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "algo.local_lr=0.1,0.3")
+    with pytest.raises(FedprivError, match=r"stop\.target=20.0: null: the theorem"):
+        fedpriv.sweep(*WORDS, *STOP, *tuned, folder=tmp_path / "sweep")
