@@ -16,13 +16,14 @@ from typing import Any
 from jinja2 import Environment
 
 from fedpriv.reports.assessment import plain_words as words
-from fedpriv.reports.assessment.chart import Line, chart
 from fedpriv.reports.assessment.contents import embedded
 from fedpriv.reports.assessment.folder_files import Facts
 from fedpriv.reports.assessment.model_facts import VALUES, at_chance
 from fedpriv.reports.assessment.run_facts import headline, protects
 from fedpriv.reports.templates import environment
 
+MOST_ROUNDS = 10
+"""Rows of a curve."""
 JSON_BEGINS, JSON_ENDS = '<pre id="contents">', "</pre>"
 
 
@@ -36,8 +37,9 @@ def page(values: Facts) -> bytes:
         .get_template("page.html.jinja")
         .render(
             contents=text,
-            curve=_curve(values),
+            curve=_curve(runs[0]) if len(runs) == 1 else [],
             headlines=list(_headlines(runs)),
+            labels=_labels(runs),
             limits=limits(runs),
             useless=at_chance(runs),
             features=_features(runs),
@@ -146,35 +148,22 @@ def _range(values: Sequence[Any]) -> str:
     return " to ".join(dict.fromkeys(map(words.number, ordered[:1] + ordered[-1:])))
 
 
-def _curve(values: Facts) -> Facts:
-    """What the model achieves for the privacy that it costs: picture, metric and its labels."""
-    runs = values["runs"]
-    groups = values["comparison"]["groups"] if values["comparison"] else []
-    if groups:
-        named = [(group["name"], group["curve"]) for group in groups]
-        metric = groups[0]["metric"]
-        labels = [group["label"] for group in groups]
-    else:
-        named = [(runs[0]["method"], runs[0]["curve"])]
-        metric = runs[0]["metric"]
-        labels = [run["metrics"][metric]["label"] for run in runs if metric in run["metrics"]]
-    lines = [
-        Line(
-            name,
-            [
-                (point["certified"], point["metric"])
-                for point in curve
-                if isinstance(point["certified"], int | float)
-            ],
-        )
-        for name, curve in named
+def _curve(run: Facts) -> list[tuple[str, ...]]:
+    """Round, certified epsilon and metric of a run after at most `MOST_ROUNDS` rounds, evenly
+    chosen, the last among them."""
+    points = run["curve"]
+    step = -(-len(points) // MOST_ROUNDS) or 1
+    chosen = points[(len(points) - 1) % step :: step]
+    return [
+        (str(one["round"]), words.number(one["certified"]), words.number(one["metric"]))
+        for one in chosen
     ]
-    name = metric.replace("_", " ")
-    title = f"What a smaller epsilon costs: {name} after each evaluated round."
-    picture = chart(
-        [line for line in lines if line.points], x="certified epsilon", y=name, title=title
-    )
-    return {"picture": picture, "metric": name, "labels": dict.fromkeys(labels)}
+
+
+def _labels(runs: Sequence[Facts]) -> list[str]:
+    """The different labels of the runs' main metric."""
+    found = (run["metrics"].get(run["metric"]) for run in runs)
+    return list(dict.fromkeys(one["label"] for one in found if one))
 
 
 MOST_KEYS = 3
