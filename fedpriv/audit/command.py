@@ -1,4 +1,4 @@
-"""`fedpriv audit`: table, audit.csv, audit.json and figure.
+"""`fedpriv audit`: table, audit.csv and audit.json.
 
 Exit code 1 if a bound refutes its certificate, or a measurement an assumption of it.
 """
@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fedpriv.audit.audit import CONFIDENCE, QUICK, THOROUGH, AuditRow, audit
-from fedpriv.audit.figure import draw
 from fedpriv.audit.guessing import Guesses
 from fedpriv.audit.one_run import QUICK_CANARIES, THOROUGH_CANARIES, audit_in_one_run
 from fedpriv.audit.orthogonal_canaries import MIN_CANARIES
@@ -75,7 +74,7 @@ def main(args: list[str]) -> None:
     folder = _folder(jobs[0], line.overrides)
     write(rows, folder)
     write_audit(folder / AUDIT, CONFIDENCE, found)
-    console.print(f"Table and picture: {folder}")
+    console.print(f"Table: {folder}")
     for row in rows:
         if row.refuted:
             proven = (
@@ -151,12 +150,11 @@ def _number(value: float | None) -> str:
 
 
 def write(rows: list[AuditRow], folder: Path) -> None:
-    """Write audit.csv and figure.png."""
+    """Write audit.csv."""
     folder.mkdir(parents=True, exist_ok=True)
     # Type object: a count stays whole beside a row without one.
     table = pd.DataFrame([cells(row) for row in rows], dtype=object)
     replace_file(folder / "audit.csv", table.to_csv(index=False, lineterminator="\n").encode())
-    draw(rows, folder / "figure.png")
 
 
 def cells(row: AuditRow) -> dict[str, Any]:

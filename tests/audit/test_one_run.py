@@ -158,7 +158,6 @@ def test_the_command_writes_one_schema_for_both_audits(tmp_path):
     assert (table["correct_guesses"] <= table["guesses"]).all()
     assert table["estimate"].notna().all()
     assert table["positives"].isna().all()
-    assert (tmp_path / "here" / "figure.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
