@@ -66,6 +66,39 @@ def test_nothing_is_left_uncovered_in_what_is_published(trained):
     assert all(CHOSEN in row["assumptions"] for row in bundle.certificate)
 
 
+HOSPITALS = """silo:
+  column: hospital
+  names: [Adlerhof, Birch Hill, Costa Verde, Dune Point, Elmwood]
+"""
+ROWS = ("data.one_row_per_user=true", "allocator=by_user", "allocator.n_silos=2")
+USERS = {
+    "of one hospital each": (
+        SCHEMA.replace("[hospital, ", "[") + HOSPITALS,
+        ("data.user_scope=silo",),
+        "in one silo of column hospital: a person with two values or in two silos counts as two",
+    ),
+    "a row each": (
+        SCHEMA.replace("column: patient, number: 900", "number: 1000").replace(
+            "[hospital, ", "[patient, hospital, "
+        ),
+        ROWS,
+        "a person with several rows is not protected as a whole",
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "words", "who"), USERS.values(), ids=USERS)
+def test_a_certificate_says_who_counts_as_a_user(schema, words, who, tmp_path):
+    (tmp_path / "patients.csv").write_text(csv_text())
+    (tmp_path / "schema.yaml").write_text(schema)
+    table = ("data=table", "data.path=patients.csv", "data.schema=schema.yaml")
+    found = (f"data.root={tmp_path}", "data.outside=accept")
+    fedpriv.run(*table, *found, *words, *SMALL, *NEEDED, folder=tmp_path / "run")
+    bundle = read_bundle(tmp_path / "run" / "bundle")
+    assert (bundle.valid, bundle.not_covered) == (True, [])
+    assert all(who in row["assumptions"] for row in bundle.certificate)
+
+
 def test_an_evaluation_of_it_leaves_nothing_either(trained, tmp_path):
     words = ("target=1", "private=all", f"hydra.run.dir={tmp_path / 'found'}")
     status = read(evaluate([str(trained), *words], quiet=True))

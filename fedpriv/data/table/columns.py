@@ -30,6 +30,7 @@ from fedpriv.data.table.settings import (
     TABLE,
     ReadingRules,
     require_one_of,
+    require_owners,
 )
 from fedpriv.data.table.written import DECIMALS, LARGEST, POINT
 from fedpriv.errors import DataError, require
@@ -94,9 +95,7 @@ class Columns(ReadingRules, DataSet):
         for role in ("user", "silo"):
             taken = getattr(self, role) in names
             require(not taken, f"data.{role}", getattr(self, role), "none of data.columns")
-        named = (self.user is None) == self.one_row_per_user
-        allowed = "the column that says whose record it is, or data.one_row_per_user=true"
-        require(named, "data.user", self.user, allowed)
+        require_owners(self.user, self.silo, self.user_scope, alone=self.one_row_per_user)
         listed = bool(self.silos) == (self.silo is not None)
         require(
             listed,
@@ -104,8 +103,6 @@ class Columns(ReadingRules, DataSet):
             self.silos,
             "the names of all silos in column data.silo, as in data.silos=[a,b]",
         )
-        held = self.silo is not None or self.user_scope == TABLE
-        require(held, "data.user_scope", self.user_scope, "table, because there is no data.silo")
         fits = 1 <= self.users <= MOST_USERS
         require(fits, "data.users", self.users, f"a number up to {MOST_USERS}")
 
@@ -132,8 +129,9 @@ class Columns(ReadingRules, DataSet):
     @property
     def user_is(self) -> str:
         if self.user is None:
-            return "every row is taken as another person"
-        where = "in one silo" if self.user_scope == SILO else "in the whole table"
+            return "every row is taken as another person, also where a person has several"
+        apart = "in one silo: a person in two counts as two users"
+        where = apart if self.user_scope == SILO else "in the whole table"
         return f"a user is one value of column {self.user} {where}"
 
     @property

@@ -65,11 +65,12 @@ class DescribedTable(TableSettings):
                 "every row is taken as another person: a person with several rows is not protected "
                 "as a whole"
             )
-        silo = f"in one silo of column {schema.silo}"
-        where = silo if self.user_scope == SILO else "in the whole table"
+        where, two = "in the whole table", "with two values"
+        if self.user_scope == SILO:
+            where, two = f"in one silo of column {schema.silo}", "with two values or in two silos"
         return (
-            f"a user is one value of column {schema.user} {where}: a person with two values counts "
-            "as two users, and two persons with one value are not protected each alone"
+            f"a user is one value of column {schema.user} {where}: a person {two} counts as two "
+            "users, and two persons with one value are not protected each alone"
         )
 
     @property

@@ -115,9 +115,6 @@ class OwnerRules(Protocol):
     def one_row_per_user(self) -> bool: ...
 
     @property
-    def user_is(self) -> str: ...
-
-    @property
     def missing(self) -> str: ...
 
     @property
@@ -130,7 +127,8 @@ def in_one_silo(table: OwnerRules) -> bool:
 
 
 def uncovered_persons(table: OwnerRules) -> tuple[str, ...]:
-    """What an epsilon of a user of a table does not cover of a person."""
+    """What an epsilon of a user of a table does not cover of a person, beside what `user_is` says,
+    which stands in its certificate."""
     rules = (
         (
             table.similar_ids == MERGE,
@@ -141,12 +139,6 @@ def uncovered_persons(table: OwnerRules) -> tuple[str, ...]:
             table.similar_ids == KEEP,
             "data.similar_ids=keep: a person whose name is written in two ways counts as two users",
         ),
-        (
-            table.user_scope == SILO,
-            "data.user_scope=silo: a person in two silos counts as two users, and an epsilon of a "
-            "user covers the two only one by one",
-        ),
-        (table.one_row_per_user, f"data.one_row_per_user=true: {table.user_is}"),
         (
             DROP in (table.missing, table.incomplete),
             "rows with missing values are left out, and their number is not protected",

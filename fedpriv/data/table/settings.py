@@ -37,6 +37,18 @@ def require_one_of(settings: object, **allowed: tuple[str | None, ...]) -> None:
         require(getattr(settings, name) in values, f"data.{name}", getattr(settings, name), shown)
 
 
+def require_owners(user: str | None, silo: str | None, scope: str, *, alone: bool) -> None:
+    """Raise ConfigError unless the keys of a table say whose its rows are.
+
+    alone: whether every row is another person.
+    """
+    column = "the column that says whose record it is, or data.one_row_per_user=true"
+    allowed = column if user is None else "null, or data.one_row_per_user=false"
+    require((user is None) == alone, "data.user", user or "null", allowed)
+    allowed = "table, because there is no data.silo"
+    require(silo is not None or scope == TABLE, "data.user_scope", scope, allowed)
+
+
 @dataclass(frozen=True)
 class ReadingRules:
     """How cells are written, and what happens to features that do not fit.
@@ -166,14 +178,7 @@ class TableColumns(DataSet):
         fits = survives == (self.time is not None)
         allowed = f"{'a column' if survives else 'null'}, because data.problem={self.problem}"
         require(fits, "data.time", self.time, allowed)
-        named = (self.user is None) == self.one_row_per_user
-        allowed = "the column that says whose record it is, or data.one_row_per_user=true"
-        without = "null, or data.one_row_per_user=false"
-        shown = "null" if self.user is None else self.user
-        require(named, "data.user", shown, allowed if self.user is None else without)
-        held = self.silo is not None or self.user_scope == TABLE
-        allowed = "table, because there is no data.silo"
-        require(held, "data.user_scope", self.user_scope, allowed)
+        require_owners(self.user, self.silo, self.user_scope, alone=self.one_row_per_user)
 
 
 @dataclass(frozen=True)
