@@ -78,7 +78,8 @@ def prepare(
     user can fix. Nothing is written.
     """
     ledger = exp.options.ledger
-    require(charged or ledger is None, "ledger", ledger, "null: only runs charge a ledger")
+    allowed = "null: only runs charge a ledger; audits and checks read records without noise"
+    require(charged or ledger is None, "ledger", ledger, allowed)
     device = resolve_device(exp.options.device)
     exp.engine.check(device)
     known, identities = _identities(exp, roster)
