@@ -80,8 +80,6 @@ class DataLedger(AbstractContextManager["DataLedger"]):
             ],
             "overlap": [*map(list, overlap)],
         }
-        if path.exists():
-            raise FedprivError(f"{path}: is there already")
         with CountedFile(str(path), in_sight=True).open() as lines:
             if lines.content:
                 raise FedprivError(f"{path}: is there already")

@@ -81,7 +81,8 @@ def labels_of(experiment: Experiment, prepared: PreparedRun) -> Labels:
     # Later rounds of somebody else's method may lack what the first one has.
     last = 1 if installed(experiment.algo) else max(1, experiment.options.rounds)
     rounds = [prepared.queries(number) for number in range(1, last + 1)]
-    own = _own_models(experiment.algo) and not experiment.algo.keeps_released
+    algo = experiment.algo
+    own = type(algo).evaluated is not Algorithm.evaluated and not algo.keeps_released
     labels = run_labels(
         main=prepared.evaluation.task.metric,
         disjoint=experiment.data.disjoint_test and prepared.evaluation.test.user is None,
@@ -108,11 +109,6 @@ def _bundle_labels(
         **({"metrics": columns[experiment.data.task.metric]} if exact else {}),
         **_of_the_encoding(encoding),
     }
-
-
-def _own_models(algo: Algorithm) -> bool:
-    """Whether other models than the released one may be evaluated."""
-    return type(algo).evaluated is not Algorithm.evaluated
 
 
 def with_labels(config_yaml: str, labels: Labels) -> str:

@@ -117,12 +117,10 @@ class RandomNumber:
             alike = _persons(exp.data) == _persons(experiments[0].data)
             allowed = f"the same persons in all settings; of data only {', '.join(TUNABLE)} differ"
             require(alike, "data", type(exp.data).__name__, f"{allowed} ({' '.join(words)})")
-            options = exp.options
-            allowed = "a single value: run n of a simulation uses seed + n"
-            require(options.seed == first.seed, "seed", options.seed, allowed)
-            allowed = f"the same for all settings ({' '.join(words)})"
-            same = options.randomness == first.randomness
-            require(same, "randomness", options.randomness, allowed)
+            for key in ("seed", "randomness"):
+                value = getattr(exp.options, key)
+                allowed = f"the same for all settings ({' '.join(words)})"
+                require(value == getattr(first, key), key, value, allowed)
         asked = Asked(
             self.mean,
             self.shape,
@@ -289,14 +287,14 @@ class SweepDraw:
         try:
             draw: SweepDraw = as_type(SweepDraw, read_json(folder / DRAW))
             settings = len(draw.asked.settings)
-            if not all(0 <= place < settings for place in draw.chosen):
-                raise ValueError(f"chosen: expected places of {settings} settings")
-            if not len(draw.rounds) == len(draw.configs) == settings:
-                raise ValueError(f"rounds and configs: expected those of {settings} settings")
-            private = draw.asked.evaluation is not None
-            complete = len(draw.evaluations) == (settings if private else 0)
-            if not complete or private != (draw.evaluation_cost is not None):
-                raise ValueError(f"evaluations: expected those of {settings} settings")
+            lists = [
+                draw.rounds,
+                draw.configs,
+                *[draw.evaluations] * (draw.asked.evaluation is not None),
+            ]
+            fits = all(0 <= place < settings for place in draw.chosen)
+            if not fits or any(len(one) != settings for one in lists):
+                raise ValueError(f"expected those of {settings} settings")
         except (OSError, ValueError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
         return draw
