@@ -31,14 +31,15 @@ PROBLEMS = {
 
 
 class OfSequences(nn.Module):
-    """A class of sequences of 7 steps."""
+    """A class of sequences, or of words where there are some."""
 
-    def __init__(self, body, width):
+    def __init__(self, body, width, classes=4, words=0):
         super().__init__()
-        self.body, self.last = body, nn.Linear(width, 4)
+        self.words = nn.Embedding(words, width) if words else nn.Identity()
+        self.body, self.last = body, nn.Linear(width, classes)
 
     def forward(self, x):
-        return self.last(self.states(x).mean(1))
+        return self.last(self.states(self.words(x)).mean(1))
 
     def states(self, x):
         return self.body(x)
@@ -53,11 +54,11 @@ class OfWords(OfSequences):
     """Of words with positions."""
 
     def __init__(self, body, width):
-        super().__init__(body, width)
-        self.words, self.places = nn.Embedding(5, width), nn.Parameter(torch.randn(7, width))
+        super().__init__(body, width, words=5)
+        self.places = nn.Parameter(torch.randn(7, width))
 
     def states(self, x):
-        return self.body(self.words(x) + self.places)
+        return self.body(x + self.places)
 
 
 @dataclass(frozen=True)

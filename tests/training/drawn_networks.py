@@ -1,11 +1,10 @@
-"""Random networks with a forward pass of their own: those that a trace describes, and others."""
+"""Random networks with a forward pass of their own, which a trace describes."""
 
 import random
 
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations
 
 FUNCTIONS = {
     "relu": functional.relu,
@@ -163,92 +162,3 @@ def traceable(seed):
     """A network, and the shape of its records."""
     torch.manual_seed(seed)
     return _Author(seed).write()
-
-
-class _Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(context, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(context, g):
-        return 2 * g
-
-
-class Spoiled(nn.Module):
-    """A perceptron with something inside that no trace shows, or no table describes."""
-
-    def __init__(self, spoil, width):
-        super().__init__()
-        self.spoil = spoil
-        self.first = nn.Linear(6, width)
-        self.second = nn.Linear(width, width)
-        self.last = nn.Linear(width, 3)
-
-    def forward(self, x):
-        h = torch.tanh(self.first(x))
-        h = SPOILS[self.spoil](self, h)
-        return self.last(h)
-
-
-def _without_gradient(own, h):
-    with torch.no_grad():
-        return own.second(h)
-
-
-def _doubled_backwards(own, h):
-    h = own.second(h)
-    if h.requires_grad:
-        h.register_hook(lambda g: 2 * g)
-    return h
-
-
-SPOILS = {
-    "plain": lambda own, h: own.second(h),
-    "branch on values": lambda own, h: own.second(h) if h.sum() > 0 else h,
-    "branch on the number of records": lambda own, h: own.second(h) if len(h) > 2 else h,
-    "no_grad": _without_gradient,
-    "detach": lambda own, h: own.second(h.detach()) + h,
-    "custom backward": lambda own, h: own.second(_Doubled.apply(h)),
-    "hook in the pass": _doubled_backwards,
-    "layer called twice": lambda own, h: own.second(own.second(h)),
-    "unused parameters": lambda own, h: h,
-    "mixes records": lambda own, h: own.second(h - h.mean(0)),
-    "turns records around": lambda own, h: own.second(h).flip(0),
-    "other function": lambda own, h: functional.softplus(own.second(h)),
-    "scaled": lambda own, h: 2 * own.second(h),
-    "product of two": lambda own, h: h * own.second(h),
-    "adds a number": lambda own, h: own.second(h) + 1,
-    "weights used by name": lambda own, h: functional.linear(h, own.second.weight),
-    "sorts": lambda own, h: torch.sort(own.second(h), 1)[0],
-    "one value of all": lambda own, h: own.second(h) + h.mean(),
-    "takes a part": lambda own, h: own.second(h)[:, :1] + h,
-}
-CHANGES = {
-    "weight norm": lambda own: parametrizations.weight_norm(own.second),
-    "spectral norm": lambda own: parametrizations.spectral_norm(own.second),
-    "forward hook": lambda own: own.second.register_forward_hook(lambda part, x, y: 2 * y),
-    "patched forward": lambda own: setattr(own.second, "forward", lambda h: 2 * h),
-    "subclass": lambda own: setattr(own, "second", _Twice(own.second.in_features)),
-}
-REMEMBERS = {"spectral norm"}
-"""Kinds for which a user's result is not that of plain loops over one network."""
-
-
-class _Twice(nn.Linear):
-    def __init__(self, width):
-        super().__init__(width, width)
-
-    def forward(self, h):
-        return 2 * super().forward(h)
-
-
-def untraceable(seed):
-    """A network on six features, and what keeps it out of the table."""
-    torch.manual_seed(seed)
-    kinds = [*(kind for kind in SPOILS if kind != "plain"), *CHANGES]
-    kind = kinds[seed % len(kinds)]
-    model = Spoiled(kind if kind in SPOILS else "plain", random.Random(seed).randint(2, 12))
-    if kind in CHANGES:
-        CHANGES[kind](model)
-    return model, kind

@@ -34,34 +34,23 @@ def way(request):
 
 @pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
 def test_the_sum_is_that_of_a_loop_over_records(name, way):
+    """Within a millionth of the clip for each record."""
     model, x, y, task = problem(name)
-    theta = flatten(model) + 0.1
-    rows = one_by_one(model, theta, x, y, task)
+    rows = exactly_one_by_one(model, x, y, task)
     norms = rows.norm(dim=1)
     clip = float(norms.median())
     expected = (clip / norms).clamp(max=1) @ rows
     stats = ContributionStats()
     gradients = clipped_gradients(way, model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    torch.testing.assert_close(
-        gradients.sum(theta, x, y, stats=stats), expected, rtol=1e-4, atol=1e-5
-    )
+    found = gradients.sum(flatten(model), x, y, stats=stats)
+    assert (found - expected).norm() <= 1e-6 * clip * len(x)
     assert (stats.units, stats.nonfinite) == (23, 0)
     assert abs(stats.clipped - 11) <= 1  # the median itself may fall on either side
     assert stats.norm_sum == pytest.approx(float(norms.sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_no_record_weighs_more_than_the_clip(name, way):
-    model, x, y, task = problem(name)
-    gradients = clipped_gradients(way, model, task, 0.01, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    for i in range(5):
-        assert gradients.sum(flatten(model), 1e3 * x[i : i + 1], y[i : i + 1]).norm() <= 0.01 * (
-            1 + 1e-5
-        )
-
-
-@pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e38])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e38, 1e3])
 def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong, way):
     model, x, y, task = problem(name)
     sick = x.clone()
@@ -70,13 +59,11 @@ def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong,
     gradients = clipped_gradients(way, model, task, 0.5, shape=tuple(x.shape[1:]), dtype=x.dtype)
     total = gradients.sum(theta, sick, y, stats=stats)
     assert total.isfinite().all()
-    if stats.nonfinite:
-        healthy = torch.arange(23) != 3
-        torch.testing.assert_close(
-            total, gradients.sum(theta, x[healthy], y[healthy]), rtol=1e-4, atol=1e-5
-        )
+    healthy = torch.arange(23) != 3
+    moved = (total - gradients.sum(theta, x[healthy], y[healthy])).norm()
+    assert moved <= (0 if stats.nonfinite else 0.5) + 1e-4
     assert stats.units == 23
-    assert stats.nonfinite == 1 or wrong == 1e38
+    assert stats.nonfinite == 1 or np.isfinite(wrong)
 
 
 def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
@@ -91,17 +78,6 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     assert torch.equal(flatten(model), before)
     assert not model.training
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
-
-
-@pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
-def test_in_single_precision_sums_are_within_a_millionth_of_the_clip(name, way):
-    model, x, y, task = problem(name)
-    theta = flatten(model)
-    gradients = clipped_gradients(way, model, task, 0.7, shape=tuple(x.shape[1:]), dtype=x.dtype)
-    single = gradients.sum(theta, x, y)
-    rows = exactly_one_by_one(model, x, y, task)
-    expected = (0.7 / rows.norm(dim=1)).clamp(max=1) @ rows
-    assert (single - expected).norm() <= 1e-6 * 0.7 * len(x)
 
 
 def test_groups_have_the_gradient_of_their_mean_loss():
@@ -226,18 +202,18 @@ def test_a_gpu_agrees_with_the_processor(name):
 # -- no bit of a record's clipped gradient depends on the batch that it is in, nor on threads ------
 
 
-LENGTHS = [1, 2, 3, 4, 9, 15, 16, 17, 31, 32, 33, 65, 160, 255, 257, 300]
+LENGTHS = [1, 3, 16, 17, 33, 160, 257, 300]
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request):
+@pytest.fixture
+def two_threads():
     before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
+    torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("name", [*PROBLEMS, *OTHERS])
 def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name):
     """So that a record that is absent changes no gradient of another."""
@@ -251,7 +227,7 @@ def test_a_gradient_has_the_same_bits_in_a_batch_of_any_length(name):
             assert torch.equal(gradients(theta, x[first:n], y[first:n], {}), whole[first:n])
 
 
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", [*PROBLEMS, "layer norm", "one pixel"])
 def test_a_clipped_gradient_has_the_same_bits_alone_and_among_zeros(name, way):

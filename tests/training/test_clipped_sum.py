@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from clipped_problems import WAYS, clipped_gradients, exactly_one_by_one
+from clipped_problems import (
+    OfRecurrence,
+    OfSequences,
+    clipped_gradients,
+    exactly_one_by_one,
+)
 from drawn_networks import traceable
 from torch import nn
 
 from fedpriv.models.tasks import Classification
-from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
@@ -18,29 +22,9 @@ SICK = 7
 CLASSES = 3
 
 
-class OfSteps(nn.Module):
-    """A class of sequences, or of words where there are some."""
-
-    def __init__(self, body, width, words=0):
-        super().__init__()
-        self.words = nn.Embedding(words, width) if words else nn.Identity()
-        self.body, self.last = body, nn.Linear(width, CLASSES)
-
-    def forward(self, x):
-        return self.last(self.states(self.words(x)).mean(1))
-
-    def states(self, h):
-        return self.body(h)
-
-
-class OfRecurrence(OfSteps):
-    def states(self, h):
-        return self.body(h)[0]
-
-
 def transformer(width, words=0):
     layer = nn.TransformerEncoderLayer(width, 2, 11, 0.0, batch_first=True)
-    return OfSteps(layer, width, words)
+    return OfSequences(layer, width, CLASSES, words)
 
 
 def convolutions():
@@ -69,8 +53,8 @@ class Decoder(nn.Module):
 NETWORKS = {
     "rows": (lambda: nn.Sequential(nn.Linear(5, 9), nn.GELU(), nn.Linear(9, 3)), (5,)),
     "images": (convolutions, (2, 6, 6)),
-    "lstm": (lambda: OfRecurrence(nn.LSTM(6, 9, batch_first=True), 9), (7, 6)),
-    "gru": (lambda: OfRecurrence(nn.GRU(6, 9, batch_first=True), 9), (7, 6)),
+    "lstm": (lambda: OfRecurrence(nn.LSTM(6, 9, batch_first=True), 9, CLASSES), (7, 6)),
+    "gru": (lambda: OfRecurrence(nn.GRU(6, 9, batch_first=True), 9, CLASSES), (7, 6)),
     "attention": (lambda: transformer(6), (7, 6)),
     "padded": (lambda: Decoder(pooled=False), (5,)),
     "padded and pooled": (lambda: Decoder(pooled=True), (5,)),
@@ -141,21 +125,6 @@ def test_a_word_that_comes_again_adds_to_its_own_vector():
     assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6 * clip * N
     with pytest.raises(IndexError, match="words from 0 to 4 for a network of 4"):
         gradients.sum(flatten(model), torch.full((N, 9), 4).tril(), y)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_group_norm_of_steps_is_over_all_of_them(way):
-    """Each step was normalised by itself, with the parameters of other layers, and a record moved
-    the sum by more than the clip."""
-    torch.manual_seed(1)
-    model = OfSteps(nn.Sequential(nn.Linear(6, 9), nn.GroupNorm(1, 7), nn.ReLU()), 9)
-    x, y = records((7, 6))
-    rows = exactly_one_by_one(model, x, y, Classification())
-    expected = (0.1 / rows.norm(dim=1)).clamp(max=1) @ rows
-    gradients = ClippedGradients(model, Classification(), 0.1, shape=(7, 6))
-    if way == "by torch":
-        gradients.compiled = None
-    assert (gradients.sum(flatten(model), x, y) - expected).norm() <= 1e-6
 
 
 @needs_compiler

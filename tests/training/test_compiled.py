@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from one_by_one import (
     COMPILED,
@@ -16,9 +16,9 @@ from one_by_one import (
     cnn,
     compiled_like_one_by_one,
     mlp,
-    one_by_one,
     silo,
     trained,
+    wide,
 )
 from torch import nn
 
@@ -123,20 +123,6 @@ class Doubled(nn.Module):
 FEATURES |= {"residual sums": Residuals(), "sums at the ends": Doubled()}
 
 
-def wide(inputs=19, outputs=35):
-    """Widths of several vectors and a remainder, for any width of vectors."""
-    return nn.Sequential(
-        nn.Linear(inputs, 50),
-        nn.ReLU(),
-        nn.GroupNorm(1, 50),
-        nn.Linear(50, 33, bias=False),
-        nn.ReLU(),
-        nn.Linear(33, 16),
-        nn.GroupNorm(1, 16, affine=False),
-        nn.Linear(16, outputs),
-    )
-
-
 NETWORKS = {
     "cnn": PROBLEMS["cnn"],
     "mlp": PROBLEMS["mlp"],
@@ -162,7 +148,6 @@ def problem(name):
     return model, flatten(model), silo(COUNTS, shape, task), task
 
 
-@pytest.mark.parametrize("corrected", [False, True], ids=["uncorrected", "corrected"])
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -174,8 +159,10 @@ def problem(name):
     ids=str,
 )
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_recipe_equals_one_by_one(name, recipe, corrected):
+def test_every_recipe_equals_one_by_one(name, recipe):
+    """Full batches and the proximal term with a correction."""
     model, theta, data, task = problem(name)
+    corrected = recipe.proximal or recipe.batch_size is None
     correction = torch.linspace(-0.05, 0.1, len(theta)) if corrected else None
     got = compiled_like_one_by_one(model, data, task, recipe, correction, rows=150)
     assert float(got.norm(dim=1).min()) > 1e-3 or isinstance(task, CoxRegression)
@@ -201,34 +188,6 @@ def test_norms_of_any_width(width, before):
         model[-2].bias.normal_()
     data = silo([1, 2, 3, 4, 5, 7, 8, 17, 64], (6,), Classification())
     compiled_like_one_by_one(model, data, Classification(), Recipe(2, 32, 0.05))
-
-
-@settings(max_examples=30)
-@given(
-    counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
-    size=st.one_of(st.none(), st.integers(1, 70)),
-    epochs=st.integers(1, 3),
-    name=st.sampled_from(
-        sorted(set(NETWORKS) - {"cnn"})
-    ),  # whose maxima change place within rounding
-)
-@example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn")
-@example(counts=[1, 196, 190], size=1, epochs=1, name="mlp")
-def test_any_record_counts(counts, size, epochs, name):
-    model, theta, _, task = problem(name)
-    data, recipe = silo(counts, NETWORKS[name][1], task), Recipe(epochs, size, 0.01)
-    got = trained(model, theta, data, task, recipe, execution=COMPILED)
-    want = one_by_one(model, theta, data, task, recipe)
-    error = (got - want).norm(dim=1)
-    rounding = 2.0**-23 * max(64, *counts) ** 0.5 * (theta + want).norm(dim=1)
-    if bool((error <= 1e-5 * want.norm(dim=1) + rounding).all()):
-        return
-    # Hundreds of steps of one record may drive rounding apart, and then torch's own float32 from
-    # float64 as well.
-    labels = data.y.double() if data.y.is_floating_point() else data.y
-    exact = dataclasses.replace(data, x=data.x.double(), y=labels)
-    truth = one_by_one(model.double(), theta.double(), exact, task, recipe)
-    assert bool((error <= 4 * (want - truth).norm(dim=1) + rounding).all())
 
 
 def dropping(p, layers=2):
@@ -260,7 +219,7 @@ DROPPING = {
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropout_is_that_of_its_words(name, size):
     torch.manual_seed(3)
-    epochs = 35 if size == 8 and "more" not in name else 3  # more than a word has bits
+    epochs = 35 if size == 8 and name in ("half", "both") else 3  # more than a word has bits
     model, task, recipe = DROPPING[name](), Classification(), Recipe(epochs, size, 0.02)
     data = silo(COUNTS, (1, 12, 12) if "channels" in name else (6,), task)
     got = compiled_like_one_by_one(model, data, task, recipe, rows=150, words=True)

@@ -25,10 +25,10 @@ from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.trainers.compiled.library import (
+    FLAGS,
     compiler,
     library,
     native_library,
-    source_texts,
 )
 from fedpriv.training.vectors import flatten
 
@@ -105,23 +105,11 @@ def test_it_is_built_once_for_a_source_flags_and_a_compiler(tmp_path, monkeypatc
 )
 def test_narrower_vectors_train_alike(flag, lanes, afresh, monkeypatch):
     monkeypatch.setenv("CXX", " ".join([*compiler(), flag]))
+    fast = tuple(own if own != "-O3" else "-O1" for own in FLAGS)  # to build
+    monkeypatch.setattr("fedpriv.training.trainers.compiled.library.FLAGS", fast)
     assert library().lanes() == lanes
     for images in (False, True):
         results(Execution("compiled"), images)
-
-
-def test_a_compiler_may_be_named(monkeypatch):
-    monkeypatch.setenv("CXX", "ccache clang++ -O1")
-    assert compiler() == ["ccache", "clang++", "-O1"]
-
-
-def test_the_source_belongs_to_the_package():
-    names = set(source_texts("fedpriv.training.trainers.compiled"))
-    assert {"training.cpp", "vectors.h", "losses.h", "layers.h", "users.h", "records.h"} <= names
-
-
-def test_bits_do_not_hang_on_threads():
-    assert torch.equal(results(Execution(workers=3)), results())
 
 
 # -- compiled convolutions, with the maxima that are taken of them, against autograd ---------------
@@ -165,7 +153,7 @@ def networks(draw):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * size[0] * size[1], 3)), shape
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=networks(), rows=st.lists(st.integers(1, 70), min_size=1, max_size=2))
 def test_any_convolutions(problem, rows):
     """In small whole numbers, so that maxima are those of autograd: the same where several are
@@ -179,7 +167,7 @@ def test_any_convolutions(problem, rows):
     compiled_like_one_by_one(model, data, TASK, GRADIENT, rows=70)
 
 
-@pytest.mark.parametrize("size", range(1, 71, 3))
+@pytest.mark.parametrize("size", [1, 4, 7, 16, 17, 33, 64, 70])
 def test_batches_of_any_size(size):
     torch.manual_seed(5)
     model, data = cnn(p=0.5), silo([71, size, 4], (1, 12, 12), TASK)

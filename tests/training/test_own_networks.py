@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from drawn_networks import REMEMBERS, traceable, untraceable
+from drawn_networks import traceable
 from one_by_one import assert_same, mlp, one_by_one, silo, token_silo, trained
 from torch import nn
 
@@ -55,17 +55,6 @@ def test_a_random_network_that_can_be_traced_is_compiled(seed):
     exact = plain_numbers(twin, theta.double(), doubled(data)).float()
     own = (plain_numbers(model, theta, data) - exact).norm()
     assert (found - exact).norm() <= 1e-5 * exact.norm() + 2 * own, seed
-
-
-@pytest.mark.parametrize("seed", [*range(24), *(slow(seed) for seed in range(24, 48))])
-def test_a_random_network_that_cannot_be_traced_falls_back(seed):
-    model, kind = untraceable(seed)
-    found = mapped(model, (6,))
-    assert isinstance(found, Unmapped), kind
-    data, theta = silo(COUNTS, (6,), TASK, seed), flatten(model)
-    if kind in REMEMBERS:
-        return
-    assert_same(trained(model, theta, data, TASK, RECIPE), plain_numbers(model, theta, data), theta)
 
 
 class OfWords(nn.Module):

@@ -3,7 +3,7 @@ arrays, by settings alone."""
 
 import pytest
 import torch
-from clipped_problems import WAYS, exactly_one_by_one
+from clipped_problems import WAYS, OfSequences, exactly_one_by_one
 from one_by_one import assert_same, one_by_one, silo, trained
 from torch import nn
 from torch.nn.utils import prune
@@ -20,18 +20,14 @@ N = 9
 CLASSES = 3
 
 
-class OfSteps(nn.Module):
+class OfSteps(OfSequences):
     def __init__(self, body, width):
-        super().__init__()
-        self.body, self.last = body, nn.Linear(width, CLASSES)
-
-    def forward(self, x):
-        return self.last(self.body(x).mean(1))
+        super().__init__(body, width, CLASSES)
 
 
 class OfAttention(OfSteps):
-    def forward(self, x):
-        return self.last(self.body(x, x, x, need_weights=False)[0].mean(1))
+    def states(self, x):
+        return self.body(x, x, x, need_weights=False)[0]
 
 
 class WithUnreadLayer(nn.Module):
@@ -46,13 +42,13 @@ class WithUnreadLayer(nn.Module):
 
 
 class OfStates(OfSteps):
-    def forward(self, x):
-        return self.last(self.body(x)[0].mean(1))
+    def states(self, x):
+        return self.body(x)[0]
 
 
 class OfStatesTwice(OfSteps):
-    def forward(self, x):
-        return self.last(self.body(self.body(x)[0])[0].mean(1))
+    def states(self, x):
+        return self.body(self.body(x)[0])[0]
 
 
 class OfTwoLayers(OfSteps):
@@ -63,8 +59,8 @@ class OfTwoLayers(OfSteps):
         self.second = kind(6, 6, batch_first=True)
         setattr(self.second, name, getattr(self.body, name))
 
-    def forward(self, x):
-        return self.last(self.second(self.body(x)[0])[0].mean(1))
+    def states(self, x):
+        return self.second(self.body(x)[0])[0]
 
 
 def tied_offsets(kind):
@@ -123,6 +119,11 @@ NETWORKS = {
     "norm without scale": (lambda: norm("weight"), (5,), 0),
     "table with more words": (lambda: words(6, 9), (7,), 9),
     "table with wider vectors": (lambda: words(20, 4), (7,), 4),
+    "norm of all steps": (  # each was once normalised by itself
+        lambda: OfSteps(nn.Sequential(nn.Linear(6, 9), nn.GroupNorm(1, 7), nn.ReLU()), 9),
+        (7, 6),
+        0,
+    ),
     "norm of one word": (lambda: words(6, 4, lambda: nn.GroupNorm(1, 1)), (1,), 4),
     "layer whose result nobody reads": (WithUnreadLayer, (5,), 0),
     "pruned GRU": (lambda: pruned(recurrent(nn.GRU), "weight_hh_l0"), (7, 6), 0),

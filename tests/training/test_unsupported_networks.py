@@ -125,14 +125,67 @@ BY_AUTOGRAD = {
 }
 
 
-@pytest.mark.parametrize("name", BY_AUTOGRAD)
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, g):
+        return 2 * g
+
+
+class Between(nn.Module):
+    """A perceptron whose second layer is called by a function."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.between = between
+        self.first, self.second, self.last = nn.Linear(6, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(self.between(self.second, torch.tanh(self.first(x))))
+
+
+def doubled_backwards(layer, h):
+    h = layer(h)
+    if h.requires_grad:
+        h.register_hook(lambda g: 2 * g)
+    return h
+
+
+BETWEEN = {
+    "branch on the number of records": lambda layer, h: layer(h) if len(h) > 2 else h,
+    "detach": lambda layer, h: layer(h.detach()) + h,
+    "custom backward": lambda layer, h: layer(_Doubled.apply(h)),
+    "hook in the pass": doubled_backwards,
+    "unused parameters": lambda layer, h: h,
+    "mixes records": lambda layer, h: layer(h - h.mean(0)),
+    "turns records around": lambda layer, h: layer(h).flip(0),
+    "scaled": lambda layer, h: 2 * layer(h),
+    "product of two": lambda layer, h: h * layer(h),
+    "adds a number": lambda layer, h: layer(h) + 1,
+    "weights used by name": lambda layer, h: nn.functional.linear(h, layer.weight),
+    "sorts": lambda layer, h: torch.sort(layer(h), 1)[0],
+    "one value of all": lambda layer, h: layer(h) + h.mean(),
+    "takes a part": lambda layer, h: layer(h)[:, :1] + h,
+}
+"""Ways to call a layer that no trace shows, or no table describes."""
+MIXING = {"mixes records", "turns records around", "one value of all"}
+"""Ways that need each user's batches as they are; in stacks of users they are padded."""
+
+
+@pytest.mark.parametrize("name", [*BY_AUTOGRAD, *BETWEEN])
 def test_a_network_outside_the_table_is_trained_by_autograd(name):
-    model = changed(BY_AUTOGRAD[name])
+    own = BETWEEN.get(name)
+    model = changed(lambda m: nn.Sequential(Between(own)) if own else BY_AUTOGRAD[name](m))
     assert isinstance(mapped(model, (6,)), Unmapped)
     data, theta = silo(COUNTS, (6,), TASK), flatten(model)
     for recipe in (Recipe(1, None, 0.1), Recipe(2, 4, 0.1)):
         expected = by_plain_autograd(model, theta, data, recipe)
-        assert_same(trained(model, theta, data, TASK, recipe), expected, theta)
+        own_trainer = Execution("plain" if name in MIXING else "auto")
+        found = trained(model, theta, data, TASK, recipe, execution=own_trainer)
+        assert_same(found, expected, theta)
     with pytest.raises(ConfigError, match="trainer=compiled: "):
         trained(model, theta, data, TASK, Recipe(1, None, 0.1), execution=COMPILED)
 

@@ -7,10 +7,9 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from one_by_one import (
-    BY_TORCH,
     PROBLEMS,
     ROUND,
     as_array,
@@ -19,12 +18,14 @@ from one_by_one import (
     cnn,
     mlp,
     one_by_one,
+    relative_errors,
     silo,
     trained,
+    wide,
 )
+from test_isolated_users import without
 from torch import nn
 
-from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import Classification
 from fedpriv.testing import experiment
@@ -42,43 +43,30 @@ def problem(name):
     return model, flatten(model), silo(COUNTS, shape, task), task
 
 
-@pytest.mark.parametrize(
-    "recipe", [Recipe(3, 8, 0.1), Recipe(2, 64, 0.1), Recipe(2, None, 0.05)], ids=str
-)
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("trainer", BY_TORCH)
-def test_every_trainer_equals_one_by_one(trainer, name, recipe):
-    model, theta, data, task = problem(name)
-    got = trained(model, theta, data, task, recipe, execution=BY_TORCH[trainer])
-    assert torch.equal(flatten(model), theta)  # the caller's model is only a template
-    assert_same(got, one_by_one(model, theta, data, task, recipe), theta)
-    assert float(got.norm(dim=1).max()) > 1e-3
-
-
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    counts=st.lists(st.integers(1, 200), min_size=1, max_size=8),
+    counts=st.lists(st.integers(1, 150), min_size=1, max_size=5),
     size=st.one_of(st.none(), st.integers(1, 70)),
     epochs=st.integers(1, 3),
-    name=st.sampled_from(["mlp", "linear-cox", "linear-binary"]),
+    name=st.sampled_from(["mlp", "wide", "linear-cox", "linear-binary"]),
+    trainer=st.sampled_from(["auto", "batched"]),
 )
-def test_any_record_counts(counts, size, epochs, name):
-    torch.manual_seed(2)
-    build, shape, task = PROBLEMS[name]
+@example(counts=[125, 1, 148, 200], size=15, epochs=1, name="cnn", trainer="auto")
+@example(counts=[1, 196, 190], size=1, epochs=1, name="mlp", trainer="auto")
+def test_any_record_counts(counts, size, epochs, name, trainer):
+    """Where the loop itself is stable: from a start that differs in the last bits it makes the same
+    changes. Hundreds of steps of one record may drive rounding apart."""
+    torch.manual_seed(1)
+    build, shape, task = (PROBLEMS | {"wide": (wide, (19,), Classification())})[name]
     model = build()
     theta, data, recipe = flatten(model), silo(counts, shape, task), Recipe(epochs, size, 0.01)
-    got = trained(model, theta, data, task, recipe)
-    assert_same(got, one_by_one(model, theta, data, task, recipe), theta, rows=max(64, *counts))
-
-
-@pytest.mark.parametrize("trainer", BY_TORCH)
-def test_a_sample_of_users_trains_as_in_the_full_run(trainer):
-    model, theta, data, task = problem("mlp")
-    recipe, positions = Recipe(3, 4, 0.1), np.array([7, 0, 4, 1])
-    own = {"execution": BY_TORCH[trainer]}
-    full = trained(model, theta, data, task, recipe, **own)
-    assert_same(trained(model, theta, data, task, recipe, positions, **own), full[positions], theta)
-    assert blocks(Training(recipe, as_array(theta), np.array([], int)), model, data, task) == []
+    want, beside = (
+        one_by_one(model, start, data, task, recipe) for start in (theta, theta * (1 + 2.0**-22))
+    )
+    rows = max(64, *counts)
+    assume(float(relative_errors(beside, want, theta, rows).max()) < 0.5)
+    got = trained(model, theta, data, task, recipe, execution=Execution(trainer))
+    assert_same(got, want, theta, rows)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +110,7 @@ DROPPING = {
 }
 
 
-@pytest.mark.parametrize("size", [4, 8, None])
+@pytest.mark.parametrize("size", [4, None])
 @pytest.mark.parametrize("name", DROPPING)
 def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size):
     """Orders and dropout of a user: alone, in a sample, in a smaller silo, in other blocks and in
@@ -136,17 +124,7 @@ def test_what_a_user_draws_does_not_depend_on_who_else_trains(name, size):
         assert_same(
             trained(model, theta, data, task, recipe, np.array(positions)), full[positions], theta
         )
-    assert_same(
-        trained(model, theta, without_user(data, 7), task, recipe), np.delete(full, 7, 0), theta
-    )
-
-
-def without_user(data, position):
-    """The silo as if this user had never been there."""
-    start, stop = data.starts[position : position + 2]
-    rows = np.r_[:start, stop : len(data.x)]
-    starts = np.concatenate([[0], np.cumsum(np.delete(data.counts, position))])
-    return SiloData(data.x[rows], data.y[rows], np.delete(data.users, position), starts)
+    assert_same(trained(model, theta, without(data, 7), task, recipe), np.delete(full, 7, 0), theta)
 
 
 def test_system_randomness_is_new_in_every_training():
@@ -182,28 +160,6 @@ def test_dropout_is_active_and_differs_between_users_and_steps(trainer):
     twice = trained(model, theta, data, task, Recipe(2, 4, 2.0**-10), **own)[:, :400]
     kept = (twice > 1e-5).float().mean()  # a unit stays at zero only if both masks drop it
     assert abs(float(kept) - 0.75) < 5 * (0.75 * 0.25 / 24_000) ** 0.5
-
-
-@pytest.mark.parametrize("trainer", BY_TORCH)
-def test_a_user_that_diverges_stays_alone(trainer):
-    model, theta, data, task = problem("mlp")
-    recipe = Recipe(3, 8, 0.1)
-    want = one_by_one(model, theta, data, task, recipe)
-    data.x[data.starts[4] : data.starts[5]] = torch.nan
-    got = trained(model, theta, data, task, recipe, execution=BY_TORCH[trainer])
-    assert not bool(got[4].isfinite().any())
-    others = np.delete(np.arange(len(COUNTS)), 4)
-    assert_same(got[others], want[others], theta)
-
-
-def test_one_full_step_of_rate_one_is_minus_the_gradient():
-    model, theta, data, task = problem("linear-binary")
-    got = trained(model, theta, data, task, Recipe(1, None, 1.0))
-    x, y = data.x[: COUNTS[0]], data.y[: COUNTS[0]]
-    gradient = ((torch.sigmoid(x @ theta) - y)[:, None] * x).mean(
-        0
-    )  # closed form of logistic regression
-    torch.testing.assert_close(got[0], -gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_integers_are_not_cast_for_a_network_that_takes_none():
