@@ -6,7 +6,7 @@ import pytest
 from refusals import refused
 from small_data import idx, write_mnist
 
-from fedpriv.data.mnist import FILES, MAX_BYTES, Mnist, read_idx
+from fedpriv.data.mnist import FILES, Mnist, read_idx
 from fedpriv.errors import ConfigError, DataError
 from fedpriv.util.streams import Streams
 
@@ -126,8 +126,9 @@ def test_real_sizes(real_root):
     assert corpus.train.x.std() == pytest.approx(1, abs=0.01)
 
 
-def test_a_file_that_unpacks_to_much_is_one_line(tmp_path):
+def test_a_file_that_unpacks_to_much_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedpriv.data.mnist.MAX_BYTES", 2**16)
     path = tmp_path / "train-images-idx3-ubyte.gz"
-    path.write_bytes(gzip.compress(bytes(MAX_BYTES + 1)))
-    with pytest.raises(DataError, match=f"more than {MAX_BYTES} bytes"):
+    path.write_bytes(gzip.compress(bytes(2**16 + 1)))
+    with pytest.raises(DataError, match=f"more than {2**16} bytes"):
         read_idx(path, axes=3)

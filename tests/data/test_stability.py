@@ -195,23 +195,18 @@ def test_own_users_move_nobody_elses_records(relation, tmp_path):
         assert found.rows == declared.rows == 1
 
 
-@pytest.mark.parametrize(("relation", "rows"), [(USERS, 6), (ROWS, 2), (CHANGED, 1)])
-def test_truncation_by_a_fixed_k(relation, rows, tmp_path):
-    """One record out lets another of the same user in: two records differ, not one."""
-    found = measured(tmp_path, natural(at_most(6)), relation)
-    declared = Stability(LOADED).then(OWN_USERS).then(truncation(6)).of(*UNITS[relation])
-    assert found == replace(declared, why="")
-    assert (found.users, found.rows, found.swaps) == (1, rows, relation == ROWS)
-
-
 @pytest.mark.parametrize("relation", UNITS)
-@pytest.mark.parametrize("k", [1, 2, 3, 6, 50])
+@pytest.mark.parametrize("k", [1, 6, 50])
 def test_no_k_moves_more_than_declared(k, relation, tmp_path):
+    """With k = 6 one record out lets another of the same user in: two records differ, not one."""
     found = measured(tmp_path, natural(at_most(k)), relation)
     declared = Stability(LOADED).then(OWN_USERS).then(truncation(k)).of(*UNITS[relation])
     assert found.users <= declared.users
     assert found.rows <= declared.rows
     assert found.swaps <= declared.swaps
+    if k == 6:
+        assert found == replace(declared, why="")
+        assert found.rows == {USERS: 6, ROWS: 2, CHANGED: 1}[relation]
 
 
 def test_a_median_k_moves_records_of_others(tmp_path):

@@ -48,18 +48,18 @@ def kind(
     write: Callable[..., None] = by_pandas,
     **form,
 ) -> Callable[[Make], Make]:
-    """A kind of table.
+    """A kind of table, under the name of the decorated function.
 
     words: more words of a newcomer; none: patients and hospitals are there.
     write: writes the rows, with `form`.
     """
 
-    def register(make: Make) -> Make:
+    def register(make: Make, name: str = "") -> Make:
         def written(folder: Path) -> tuple[str, ...]:
             write(make(), folder / file, **form)
             return ("data=table", f"data.path={file}", f"data.label={label}", *(words or USERS))
 
-        KINDS[make.__name__] = written
+        KINDS[name or make.__name__] = written
         return make
 
     return register
@@ -155,18 +155,6 @@ def _iris() -> pd.DataFrame:
             "Species": species,
         }
     )
-
-
-@kind("iris.csv", "Species", ROW, *DEALT, write=by_r, rows=True)
-def iris_of_r() -> pd.DataFrame:
-    """write.csv(iris): a first column of row names without a name."""
-    return _iris()
-
-
-@kind("iris.csv", "Species", ROW, *DEALT)
-def iris_of_pandas() -> pd.DataFrame:
-    """Written with an index, read and written again: Unnamed: 0."""
-    return _iris().rename_axis("Unnamed: 0").reset_index()
 
 
 @kind("adult.csv", "income", *USERS, write=lambda lines, path: path.write_text(lines))
@@ -288,33 +276,6 @@ def lung_of_r() -> pd.DataFrame:
     return _survival(21, of=lambda died: died + 1).assign(**{"ph.ecog": ecog})
 
 
-@kind("veteran.csv", "status", *TIMED, write=by_r)
-def veteran_with_ties_and_zeros() -> pd.DataFrame:
-    """Times of 0: dead on the day of admission."""
-    return _survival(22).assign(time=lambda frame: frame["time"].where(frame.index > 9, 0))
-
-
-@kind("gbsg.csv", "status", *TIMED, write=by_r)
-def survival_with_logicals_of_r() -> pd.DataFrame:
-    return _survival(23, of=lambda died: died == 1)
-
-
-@kind("whas500.csv", "status", *TIMED)
-def survival_with_logicals_of_pandas() -> pd.DataFrame:
-    return _survival(24, of=lambda died: died == 1)
-
-
-@kind("relapse.csv", "status", *TIMED)
-def survival_with_yes_and_no() -> pd.DataFrame:
-    return _survival(25, of=lambda died: died.map({1: "yes", 0: "no"}))
-
-
-@kind("clinical.tsv", "vital_status", *TIMED, sep="\t", na_rep="'--")
-def tcga_vital_status() -> pd.DataFrame:
-    """Alive and Dead; days to the last follow-up."""
-    return _survival(26, "vital_status", lambda died: died.map({1: "Dead", 0: "Alive"}))
-
-
 # Ids.
 
 
@@ -333,23 +294,6 @@ def uuids() -> pd.DataFrame:
 
 
 @kind()
-def ids_with_spaces() -> pd.DataFrame:
-    """Wards and beds: "ward 1 11" is not "ward 11 1"."""
-    return visits(240, patient=[f"ward {i % 12 + 1} {i // 12 % 11 + 1}" for i in range(240)])
-
-
-@kind(write=by_r)
-def ids_padded_with_zeros() -> pd.DataFrame:
-    return visits(patient=lambda frame: [f"{int(one[1:]):06d}" for one in frame["patient"]])
-
-
-@kind()
-def ids_that_pandas_made_floats() -> pd.DataFrame:
-    """17.0: there was a missing id when pandas read them."""
-    return visits(patient=lambda frame: frame["patient"].str[1:].astype(float))
-
-
-@kind()
 def nhs_numbers() -> pd.DataFrame:
     number = people(200)["patient"].str[1:].astype(int)
     return visits(patient=[f"943 {476 + one} {5919 - one}" for one in number])
@@ -361,21 +305,6 @@ def nhanes_sequence_numbers() -> pd.DataFrame:
     frame = people(200, 0.15).drop(columns=["patient", "hospital"])
     frame.insert(0, "SEQN", np.arange(83732.0, 83932.0))
     return frame.assign(LBXGLU=holes(frame["bmi"] * 4, 0.3))
-
-
-@kind()
-def patients_in_several_hospitals() -> pd.DataFrame:
-    return visits(240, hospital=np.random.default_rng(30).choice(["Ash", "Birch", "Cedar"], 240))
-
-
-@kind()
-def one_row_a_patient() -> pd.DataFrame:
-    return people(200, 0.4).assign(patient=[f"P{i}" for i in range(200)])
-
-
-@kind()
-def rare_outcome() -> pd.DataFrame:
-    return people(400, 0.03)
 
 
 # Dates.
@@ -393,33 +322,6 @@ def mimic_admissions() -> pd.DataFrame:
         deathtime=(start + pd.Timedelta(days=9)).where(frame["died"] == 1),
         ethnicity=rng(31).choice(["WHITE", "BLACK/AFRICAN", "OTHER"], n),
     )
-
-
-@kind()
-def iso_dates() -> pd.DataFrame:
-    """87 different dates."""
-    return visits(admitted=np.resize(days(87).dt.strftime("%Y-%m-%d"), 200))
-
-
-@kind()
-def iso_times_with_zone() -> pd.DataFrame:
-    return visits(admitted=days(200).dt.strftime("%Y-%m-%dT%H:%M:%SZ"))
-
-
-@kind()
-def british_dates() -> pd.DataFrame:
-    return visits(admitted=days(200).dt.strftime("%d/%m/%Y"))
-
-
-@kind()
-def american_dates() -> pd.DataFrame:
-    return visits(admitted=days(200).dt.strftime("%m/%d/%Y"))
-
-
-@kind(na_rep=".")
-def dates_of_sas() -> pd.DataFrame:
-    """01JAN2020, and a point for a missing number."""
-    return visits(admitted=days(200).dt.strftime("%d%b%Y").str.upper(), bmi=gaps)
 
 
 @kind("day.csv", "cnt", "data.user=station", *DEALT)
@@ -450,12 +352,6 @@ def excel_in_germany() -> pd.DataFrame:
         verstorben=texts(yes="ja", no="nein"),
     )
     return frame.drop(columns="died")
-
-
-@kind("Mappe1.csv", sep=";", encoding="latin-1")
-def excel_in_germany_before_utf8() -> pd.DataFrame:
-    """CSV in Windows' own encoding."""
-    return people(200).replace({"hospital": {"Ash": "München", "Birch": "Köln"}})
 
 
 @kind("visites.csv", "décès", sep=";")
@@ -490,12 +386,6 @@ def excel_in_america() -> pd.DataFrame:
 
 def _separator_first(frame: pd.DataFrame, path: Path) -> None:
     path.write_text("sep=;\n" + frame.to_csv(sep=";", index=False))
-
-
-@kind("Kosten.csv", write=_separator_first)
-def excel_in_switzerland() -> pd.DataFrame:
-    """1'234.50, and the separator in a line of its own."""
-    return visits(cost=[f"{one:,.2f}".replace(",", "'") for one in 300 + 55.5 * np.arange(200)])
 
 
 # REDCap and questionnaires.
@@ -538,34 +428,13 @@ def google_form() -> pd.DataFrame:
     return frame.assign(**{"Anything else?": [f"line one, {i}\nline two" for i in range(200)]})
 
 
-@kind("wave1.csv", na_rep=".")
-def stata_labels() -> pd.DataFrame:
-    """Values with numbers: "1. yes"; a point for a missing number."""
-    return visits(bmi=gaps, died=texts(yes="1. yes", no="0. no"))
-
-
 # Truth values, numbers, gaps.
-
-
-@kind(write=by_r)
-def logicals_of_r() -> pd.DataFrame:
-    return visits(died=truths("died"), smoker=truths("smoker", "yes"))
 
 
 @kind()
 def booleans_of_pandas() -> pd.DataFrame:
     smoker = truths("smoker", "yes")
     return visits(died=truths("died"), smoker=lambda frame: holes(smoker(frame).astype(object)))
-
-
-@kind()
-def t_and_f() -> pd.DataFrame:
-    return visits(died=texts(yes="T", no="F"))
-
-
-@kind()
-def zero_and_one_as_floats() -> pd.DataFrame:
-    return people(200).astype({"died": float})
 
 
 @kind("assay.csv")
@@ -581,16 +450,6 @@ def gaps_in_many_spellings() -> pd.DataFrame:
         frame.loc[row * 7, ["bmi", "age"]] = mark
         frame.loc[row * 7 + 1, "sex"] = mark
     return frame
-
-
-@kind()
-def minus_999_for_missing() -> pd.DataFrame:
-    return visits(bmi=lambda frame: gaps(frame).fillna(-999))
-
-
-@kind()
-def empty_and_constant_columns() -> pd.DataFrame:
-    return visits(remark="", study="A", version=1)
 
 
 @kind()
@@ -618,47 +477,129 @@ def house_prices() -> pd.DataFrame:
 # Other files.
 
 
-@kind("visits.tsv", write=by_r, sep="\t")
-def tab_separated() -> pd.DataFrame:
-    return people(200)
-
-
-@kind("visits.txt", sep="|")
-def bars_between_cells() -> pd.DataFrame:
-    return people(200)
-
-
-@kind("visits.csv.gz")
-def csv_gz() -> pd.DataFrame:
-    return people(200)
-
-
-@kind("visits.csv.bz2")
-def csv_bz2() -> pd.DataFrame:
-    return people(200)
-
-
 def _zipped(frame: pd.DataFrame, path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("visits.csv", frame.to_csv(index=False))
-
-
-@kind("archive.zip", write=_zipped)
-def csv_in_a_zip() -> pd.DataFrame:
-    return people(200)
-
-
-@kind("visits.parquet", write=pd.DataFrame.to_parquet)
-def parquet_with_nulls() -> pd.DataFrame:
-    return visits(
-        bmi=gaps,
-        age=lambda frame: holes(frame["age"]).astype("Int64"),
-        smoker=lambda frame: holes((frame["smoker"] == "yes").astype("boolean")),
-        patient=lambda frame: frame["patient"].str[1:].astype(int),
-    )
 
 
 @kind("visits.parquet", write=pd.DataFrame.to_parquet)
 def parquet_with_categories_and_times() -> pd.DataFrame:
     types = {"sex": "category", "hospital": "category", "died": bool, "bmi": np.float32}
     return visits(admitted=holes(days(200))).astype(types).set_index(pd.RangeIndex(5, 205))
+
+
+# Each in one expression.
+
+SHORT = {
+    # write.csv(iris): a first column of row names without a name.
+    "iris_of_r": (kind("iris.csv", "Species", ROW, *DEALT, write=by_r, rows=True), lambda: _iris()),
+    # Written with an index, read and written again: Unnamed: 0.
+    "iris_of_pandas": (
+        kind("iris.csv", "Species", ROW, *DEALT),
+        lambda: _iris().rename_axis("Unnamed: 0").reset_index(),
+    ),
+    # Times of 0: dead on the day of admission.
+    "veteran_with_ties_and_zeros": (
+        kind("veteran.csv", "status", *TIMED, write=by_r),
+        lambda: _survival(22).assign(time=lambda frame: frame["time"].where(frame.index > 9, 0)),
+    ),
+    "survival_with_logicals_of_r": (
+        kind("gbsg.csv", "status", *TIMED, write=by_r),
+        lambda: _survival(23, of=lambda died: died == 1),
+    ),
+    "survival_with_logicals_of_pandas": (
+        kind("whas500.csv", "status", *TIMED),
+        lambda: _survival(24, of=lambda died: died == 1),
+    ),
+    "survival_with_yes_and_no": (
+        kind("relapse.csv", "status", *TIMED),
+        lambda: _survival(25, of=lambda died: died.map({1: "yes", 0: "no"})),
+    ),
+    # Alive and Dead; days to the last follow-up.
+    "tcga_vital_status": (
+        kind("clinical.tsv", "vital_status", *TIMED, sep="\t", na_rep="'--"),
+        lambda: _survival(26, "vital_status", lambda died: died.map({1: "Dead", 0: "Alive"})),
+    ),
+    # Wards and beds: "ward 1 11" is not "ward 11 1".
+    "ids_with_spaces": (
+        kind(),
+        lambda: visits(240, patient=[f"ward {i % 12 + 1} {i // 12 % 11 + 1}" for i in range(240)]),
+    ),
+    "ids_padded_with_zeros": (
+        kind(write=by_r),
+        lambda: visits(patient=lambda frame: [f"{int(one[1:]):06d}" for one in frame["patient"]]),
+    ),
+    # 17.0: there was a missing id when pandas read them.
+    "ids_that_pandas_made_floats": (
+        kind(),
+        lambda: visits(patient=lambda frame: frame["patient"].str[1:].astype(float)),
+    ),
+    "patients_in_several_hospitals": (
+        kind(),
+        lambda: visits(
+            240, hospital=np.random.default_rng(30).choice(["Ash", "Birch", "Cedar"], 240)
+        ),
+    ),
+    "one_row_a_patient": (
+        kind(),
+        lambda: people(200, 0.4).assign(patient=[f"P{i}" for i in range(200)]),
+    ),
+    "rare_outcome": (kind(), lambda: people(400, 0.03)),
+    # 87 different dates.
+    "iso_dates": (
+        kind(),
+        lambda: visits(admitted=np.resize(days(87).dt.strftime("%Y-%m-%d"), 200)),
+    ),
+    "iso_times_with_zone": (
+        kind(),
+        lambda: visits(admitted=days(200).dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
+    ),
+    "british_dates": (kind(), lambda: visits(admitted=days(200).dt.strftime("%d/%m/%Y"))),
+    "american_dates": (kind(), lambda: visits(admitted=days(200).dt.strftime("%m/%d/%Y"))),
+    # 01JAN2020, and a point for a missing number.
+    "dates_of_sas": (
+        kind(na_rep="."),
+        lambda: visits(admitted=days(200).dt.strftime("%d%b%Y").str.upper(), bmi=gaps),
+    ),
+    # CSV in Windows' own encoding.
+    "excel_in_germany_before_utf8": (
+        kind("Mappe1.csv", sep=";", encoding="latin-1"),
+        lambda: people(200).replace({"hospital": {"Ash": "München", "Birch": "Köln"}}),
+    ),
+    # 1'234.50, and the separator in a line of its own.
+    "excel_in_switzerland": (
+        kind("Kosten.csv", write=_separator_first),
+        lambda: visits(
+            cost=[f"{one:,.2f}".replace(",", "'") for one in 300 + 55.5 * np.arange(200)]
+        ),
+    ),
+    # Values with numbers: "1. yes"; a point for a missing number.
+    "stata_labels": (
+        kind("wave1.csv", na_rep="."),
+        lambda: visits(bmi=gaps, died=texts(yes="1. yes", no="0. no")),
+    ),
+    "logicals_of_r": (
+        kind(write=by_r),
+        lambda: visits(died=truths("died"), smoker=truths("smoker", "yes")),
+    ),
+    "t_and_f": (kind(), lambda: visits(died=texts(yes="T", no="F"))),
+    "zero_and_one_as_floats": (kind(), lambda: people(200).astype({"died": float})),
+    "minus_999_for_missing": (kind(), lambda: visits(bmi=lambda frame: gaps(frame).fillna(-999))),
+    "empty_and_constant_columns": (kind(), lambda: visits(remark="", study="A", version=1)),
+    "tab_separated": (kind("visits.tsv", write=by_r, sep="\t"), lambda: people(200)),
+    "bars_between_cells": (kind("visits.txt", sep="|"), lambda: people(200)),
+    "csv_gz": (kind("visits.csv.gz"), lambda: people(200)),
+    "csv_bz2": (kind("visits.csv.bz2"), lambda: people(200)),
+    "csv_in_a_zip": (kind("archive.zip", write=_zipped), lambda: people(200)),
+    "parquet_with_nulls": (
+        kind("visits.parquet", write=pd.DataFrame.to_parquet),
+        lambda: visits(
+            bmi=gaps,
+            age=lambda frame: holes(frame["age"]).astype("Int64"),
+            smoker=lambda frame: holes((frame["smoker"] == "yes").astype("boolean")),
+            patient=lambda frame: frame["patient"].str[1:].astype(int),
+        ),
+    ),
+}
+for _name, (_register, _make) in SHORT.items():
+    _register(_make, _name)

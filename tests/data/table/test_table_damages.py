@@ -1,9 +1,10 @@
-"""300 damaged tables: each ends in one line that names the file, or says in a note what is odd.
+"""Damaged tables: each ends in one line that names the file, or says in a note what is odd.
 
 Each damage is one that a person or a program makes: it is known what should happen to it. Bytes
 drawn at random may leave a table whole; then every other row reads as before.
 """
 
+import gzip
 import random
 
 import pytest
@@ -18,7 +19,7 @@ from fedpriv.util.streams import Streams
 
 PATIENTS = 60
 ROLES = {"label": "died", "user": "patient", "silo": "hospital", "drop": ["stay"]}
-SEEDS = range(10)
+SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,9 @@ REFUSED = {
     "another kind of file": lambda t, r: r.choice(
         [b"<html>404</html>", b"PK\x03\x04" + bytes(30), b'{"a": 1}', b"[1, 2]", b"%PDF-1.7\n"]
     ),
+    "random bytes": lambda t, r: r.choice([b"\x89PNG\r\n", b"PAR1"]) + r.randbytes(400),
+    "packed under another name": lambda t, r: gzip.compress(text(t)),
+    "one class": lambda t, r: text([t[0], *(f"{row.rpartition(',')[0]},0" for row in t[1:])]),
     "missing column": lambda t, r: text(
         column_out(t, t[0].split(",").index(r.choice(["patient", "hospital", "died"])))
     ),
@@ -189,7 +193,7 @@ def test_the_undamaged_table_is_read(lines, path, declared):
 def test_a_damaged_table_is_refused_in_one_line(damage, lines, path, declared):
     for seed in SEEDS:
         path.write_bytes(REFUSED[damage](lines, random.Random(seed)))
-        refuses(path, **(declared if seed % 2 else {}))
+        refuses(path, **(declared if seed % 2 and damage != "one class" else {}))
 
 
 @pytest.mark.parametrize("damage", REFUSED_BY_A_SCHEMA)
