@@ -96,40 +96,33 @@ def test_every_reader_refuses_it(content, tmp_path):
 
 
 TINY = ("rounds=1", "allocator.n_users=6", "allocator.n_silos=2", "algo.local_epochs=1")
+MEANINGS = {
+    "records": "records (data)",
+    "allocation": "owners or silos of records (allocator)",
+    "effective": "noise, batch sizes or encodings",
+    "code": "source code (fedpriv or a component)",
+}
 
 
-def test_a_sweep_and_a_resumed_run_refuse_it(tmp_path):
+def test_a_sweep_and_a_resumed_run_refuse_it_and_a_sweep_mixes_nothing(tmp_path):
+    """Nor goes a sweep on where a finished job had other records, owners of records, another plan
+    or other code."""
     words = ("-m", *TINY, "accountant=rdp", "hydra.sweep.dir=sweep", "seed=0")
     assert run(*words, cwd=tmp_path).returncode == 0
     folder = tmp_path / "sweep" / "0"
     whole = read_status(folder)
-    for change in ({"identity": {}}, {"identity": None}, {"left_out": "silo1"}):
+
+    def refused(*again, **change):
         (folder / "status.json").write_text(json.dumps(whole | change))
+        done = run(*again, cwd=tmp_path)
+        assert done.returncode == 2
+        return done.stderr
+
+    for change in ({"identity": {}}, {"identity": None}, {"left_out": "silo1"}):
         for again in (words, ("resume=sweep/0", "rounds=2"), ("epsilon", "resume=sweep/0")):
-            done = run(*again, cwd=tmp_path)
-            assert done.returncode == 2
-            assert "status.json: cannot be read" in done.stderr
+            assert "status.json: cannot be read" in refused(*again, **change)
+    for name, meaning in MEANINGS.items():
+        told = refused(*words, identity=whole["identity"] | {name: "f" * 64})
+        assert f"sweep/0: began with other {meaning}; put the former ones back, or" in told
     (folder / "status.json").write_text(json.dumps(whole))
     assert run(*words, cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "meaning"),
-    [
-        ("records", "records (data)"),
-        ("allocation", "owners or silos of records (allocator)"),
-        ("effective", "noise, batch sizes or encodings"),
-        ("code", "source code (fedpriv or a component)"),
-    ],
-)
-def test_a_sweep_mixes_nothing(name, meaning, tmp_path):
-    """A finished job that had other records, owners of records, another plan or other code."""
-    words = ("-m", *TINY, "accountant=rdp", "hydra.sweep.dir=sweep", "seed=0")
-    assert run(*words, cwd=tmp_path).returncode == 0
-    folder = tmp_path / "sweep" / "0"
-    whole = read_status(folder)
-    other = whole["identity"] | {name: "f" * 64}
-    (folder / "status.json").write_text(json.dumps(whole | {"identity": other}))
-    done = run(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"sweep/0: began with other {meaning}; put the former ones back, or" in done.stderr

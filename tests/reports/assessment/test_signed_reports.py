@@ -23,7 +23,7 @@ from fedpriv.reports.assessment.verify import AlteredError, verify
 PEM = serialization.Encoding.PEM
 SECRET = serialization.PrivateFormat.PKCS8
 PUBLIC = serialization.PublicFormat.SubjectPublicKeyInfo
-ALTERATIONS = 500
+ALTERATIONS = 60
 
 
 def write_keys(folder, name):
