@@ -3,9 +3,8 @@
 Trials are counted, not timed, so that every result is the same on every machine.
 """
 
-import numpy as np
 import pytest
-from planted_bugs import clip_of_a_part, order_by_position, repeated, the_same_users
+from planted_bugs import clip_of_a_part, order_by_position, the_same_users
 from public_schema import SCHEMA
 
 from fedpriv.audit.audit import Effort, audit
@@ -117,25 +116,6 @@ def test_silos_that_are_answered_together_keep_their_batches_from_trial_to_trial
     words = [*IN_BATCHES, *devices, "algo.weighting=records", "randomness=system"]
     rows = audited("data=breast_cancer", *words, trials=40)
     assert not any(row.alarm for row in rows.values())
-
-
-def fresh(share):
-    """Other noise of about the same size, from the share itself so that every test run is the
-    same.
-    """
-    return np.random.default_rng(share.view(np.uint64)).normal(0, share.std(), share.shape)
-
-
-@pytest.mark.parametrize(
-    ("again", "rounds", "caught"),
-    [(lambda share: share, 2, False), (np.zeros_like, 2, True), (fresh, 1, True)],
-)
-def test_a_resume_that_repeats_a_round_with_other_noise_or_none_is_caught(
-    monkeypatch, again, rounds, caught
-):
-    """Seeded, a round begun again is charged once because it is the same bits."""
-    repeated(monkeypatch, again)
-    assert audited(*ULDP, f"rounds={rounds}", trials=300)[MODEL].alarm == caught
 
 
 NAIVE = ["algo=uldp_naive", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=1"]

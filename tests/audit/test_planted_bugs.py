@@ -82,8 +82,6 @@ def of_file(words):
 
 NOT_FRESH = r"noise of round 2: measured 0,|correlation of noise of the sum"
 BY_CHECK = {
-    "noise in round 1 only": NOT_FRESH,
-    "every round has the noise of round 1": NOT_FRESH,
     "noise from a constant seed": NOT_FRESH,
     "weights that add up to 1.05": r"from the file to the noise: user, .* 1\.05 times",
 }

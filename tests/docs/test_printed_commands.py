@@ -48,8 +48,10 @@ PLACES = {
     "data.root=path/to/data": "data.root=small",
     "folder": "outputs/sweep",
     "resume=outputs/...": "resume=outputs/run",
+    "hydra.sweeper.n_trials=20": "hydra.sweeper.n_trials=2",
+    "hydra.sweeper.mean=10": "hydra.sweeper.mean=2",
 }
-"""What stands for something of the reader's, and what does in its place."""
+"""What stands for something of the reader's or takes long, and what does in its place."""
 MENTIONS = ("fedpriv table", "fedpriv figure", "fedpriv compare", "fedpriv report", "fedpriv audit")
 MENTIONS += ("fedpriv analyse", "fedpriv evaluate")
 """Names of commands in a sentence, that need further words."""
@@ -136,6 +138,7 @@ def world(tmp_path_factory, small_root):
         for effort in ("QUICK", "THOROUGH"):
             patch.setattr(audit_command, effort, Effort(1e9, 20))
             patch.setattr(one_run, f"{effort}_CANARIES", 40)
+        patch.setattr(one_run, "PREMISE_EFFORT", Effort(1e9, 20))
         yield folder
 
 

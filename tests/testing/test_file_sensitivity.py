@@ -1,5 +1,6 @@
-"""From the file to the noise: every shipped method on several data sets, with records deleted from
-the raw file, or with other content."""
+"""From the file to the noise: shipped methods on several data sets, with records deleted from the
+raw file, or with other content. `check_algorithm` does it for every method in the fast suite: see
+conformance/test_algorithms.py."""
 
 import csv
 from dataclasses import dataclass, replace
@@ -56,13 +57,6 @@ def check(found, *, certified=True):
     assert any(one.certified for one in found) == certified
     for one in found:
         assert not one.premise(EXACT).alarm, one
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_on_a_few_neighbouring_files(method, folder):
-    data = DATA[METHODS.index(method) % len(DATA)]
-    exp = experiment(f"data={data}", *FEDERATION, *LOCAL, *words(method))
-    check(distances(exp, users=2, records=2), certified=method not in UNCERTIFIED)
 
 
 ADAPTIVE = {

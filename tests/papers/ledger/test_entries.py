@@ -1,6 +1,7 @@
 """The ledger: every figure has an entry, answers rest on tests or on results, seeds are apart."""
 
 import re
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -46,9 +47,18 @@ ROOT = Path(__file__).resolve().parents[3]
 RUN = [entry.name for entry in entries().values() if entry.replication]
 
 
+@cache
+def stored(name):
+    return results.read(results.path(name, RESULTS))
+
+
+@cache
+def decisions(name, question):
+    return results.decide(entries()[name], question, stored(name))
+
+
 def rows(name, phase=DECIDING):
-    table = results.read(results.path(name, RESULTS))
-    return table[table["phase"] == phase]
+    return stored(name)[stored(name)["phase"] == phase]
 
 
 def test_every_figure_has_an_entry_and_every_paper_a_page():
@@ -101,8 +111,7 @@ def test_an_answer_of_a_replication_is_what_its_results_decide(name):
     """Until it is: `fedpriv replicate` prints the answer."""
     entry = entries()[name]
     for question in entry.replication.cases:
-        found = results.decide(entry, question, results.read(results.path(name, RESULTS)))
-        decided = results.decided_answer(entry, question, found)
+        decided = results.decided_answer(entry, question, decisions(name, question))
         assert entry.answers[question].answer == decided, question
 
 
@@ -117,15 +126,14 @@ def test_the_seeds_that_choose_do_not_decide(name):
 @pytest.mark.parametrize("name", RUN)
 def test_no_tuned_method_is_worse_than_the_authors_setting(name):
     """On the seeds that decide, by more than the interval; else its comparison is not answered."""
-    entry, run = entries()[name], entries()[name].replication
-    table = results.read(results.path(name, RESULTS))
+    run, table = entries()[name].replication, stored(name)
     for question in run.cases:
         here = table[table["question"] == question]
         beside = here[here["phase"] == AUTHORS]
         if beside.empty:  # untuned, tuned as the paper does, or not run by the rule
             beside = table[(table["question"] == "curve") & (table["phase"] == DECIDING)]
         untuned = not run.grid(question, entry_method(run)) or run.chosen_by
-        for decision in [] if untuned else results.decide(entry, question, table):
+        for decision in [] if untuned else decisions(name, question):
             one = decision.comparison
             if decision.answer == "not run":
                 continue
@@ -154,11 +162,10 @@ def values(table, **at):
 
 @pytest.mark.parametrize("name", RUN)
 def test_no_chosen_value_lies_at_an_end_unless_the_answer_says_so(name):
-    entry, run = entries()[name], entries()[name].replication
-    table = results.read(results.path(name, RESULTS))
+    run, table = entries()[name].replication, stored(name)
     for question in run.cases:
         tuning = table[(table["question"] == question) & (table["phase"] == TUNING)]
-        for decision in results.decide(entry, question, table):
+        for decision in decisions(name, question):
             one = decision.comparison
             identical = all(each.low == each.high == 0 for each in decision.found)
             if tuning.empty or decision.answer == "not run" or identical:
@@ -288,8 +295,7 @@ def test_the_records_beside_table_i_are_those_that_are_loaded(real_root):
 
 @pytest.mark.parametrize("name", RUN)
 def test_no_run_counts_twice(name):
-    table = results.read(results.path(name, RESULTS))
-    assert not table.drop(columns=["value", "certified", "claimed"]).duplicated().any()
+    assert not stored(name).drop(columns=["value", "certified", "claimed"]).duplicated().any()
 
 
 def test_every_result_has_a_picture():
@@ -306,8 +312,7 @@ def test_every_result_has_a_picture():
     ],
 )
 def test_rows_of_a_picture_say_their_metric_and_which_question_they_answer(name, labels, tmp_path):
-    table = results.read(results.path(name, RESULTS))
-    figure = figures.draw(entries()[name], table, tmp_path / "figure.png")
+    figure = figures.draw(entries()[name], stored(name), tmp_path / "figure.png")
     assert [*filter(None, (axis.get_ylabel() for axis in figure.axes))] == labels
 
 
@@ -315,7 +320,7 @@ def test_the_epsilons_that_are_drawn_end_where_those_of_the_runs_do():
     run = entries()["uldp_fl/fig6"].replication
     for question, method in product(run.cases, run.methods):
         last = by_round(experiment(run, question, method)).iloc[-1]
-        stored = rows("uldp_fl/fig6")
-        own = stored[(stored["question"] == question) & (stored["method"] == method)]
+        here = rows("uldp_fl/fig6")
+        own = here[(here["question"] == question) & (here["method"] == method)]
         for name in ("certified", "claimed"):
             assert own[name].unique() == pytest.approx([last[name]], rel=1e-5)
