@@ -4,7 +4,7 @@ Trials are counted, not timed, so that every result is the same on every machine
 """
 
 import pytest
-from planted_bugs import clip_of_a_part, order_by_position, the_same_users
+from planted_bugs import clip_of_a_part, order_by_position
 from public_schema import SCHEMA
 
 from fedpriv.audit.audit import Effort, audit
@@ -14,6 +14,9 @@ from fedpriv.projects.patients import csv_text
 from fedpriv.testing import experiment
 
 ULDP = ["algo=uldp_sgd", "algo.noise_multiplier=1", "allocator.n_silos=1"]
+
+
+pytestmark = pytest.mark.usefixtures("no_premises")
 
 
 def audited(*words, trials, colluding=1):
@@ -74,13 +77,10 @@ IN_BATCHES = [
     "rounds=1",
 ]
 SHUFFLED = ["aggregation=shuffle", "algo.calibration=given", "algo.noise_multiplier=2", "rounds=1"]
-KEPT = ["algo=uldp_sgd", "algo.noise_multiplier=1", "algo.user_rate=0.1", "allocator.n_silos=1"]
 MODEL = ("released model", "user")
 PLANTED = [
     (noise_for_one_silo_too_many, [*ULDP, "rounds=1"], 500, [MODEL]),
     (clip_of_a_part, [*ULDP, "rounds=1"], 100, [MODEL]),
-    (order_by_position, IN_BATCHES, 30, [MODEL]),
-    (the_same_users, [*KEPT, "rounds=12"], 100, [MODEL]),
     (
         half_of_the_noise,
         ["algo=prox_sgd", *SHUFFLED],
@@ -97,14 +97,13 @@ def test_a_planted_fault_is_caught(plant, words, trials, alarmed, monkeypatch):
     assert all(rows[about].alarm for about in alarmed)
 
 
-@pytest.mark.parametrize(
-    ("words", "trials"),
-    [
-        ([*ULDP, "rounds=1"], 100),
-        (IN_BATCHES, 30),
-        pytest.param([*KEPT, "rounds=12"], 100, marks=pytest.mark.slow),
-    ],
-)
+def test_a_broken_premise_is_an_alarm_too(monkeypatch):
+    monkeypatch.undo()
+    order_by_position(monkeypatch)
+    assert audited(*IN_BATCHES, trials=30)[MODEL].alarm
+
+
+@pytest.mark.parametrize(("words", "trials"), [([*ULDP, "rounds=1"], 100), (IN_BATCHES, 30)])
 def test_without_the_fault_there_is_no_alarm(words, trials):
     assert not audited(*words, trials=trials)[MODEL].alarm
 

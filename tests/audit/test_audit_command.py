@@ -29,7 +29,7 @@ def test_table_and_file(tmp_path):
     assert (table["positives"] > 0).all()
 
 
-@pytest.mark.usefixtures("_short")
+@pytest.mark.usefixtures("_short", "no_premises")
 @pytest.mark.parametrize("flags", [["--quick"], ["--one-run", "--canaries", "20"]])
 def test_the_noise_of_a_target_is_that_of_the_run(flags, tmp_path):
     """Also of a method that asks two queries a round and has no users."""

@@ -16,6 +16,8 @@ from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.testing import experiment
 
+pytestmark = pytest.mark.usefixtures("no_premises")
+
 
 def audited(*words, canaries=300):
     rows = audit_in_one_run(experiment("accountant=pld", *words), canaries)
