@@ -141,7 +141,10 @@ def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
         known = f"a column of numbers: {', '.join(allowed) or 'there is none'}"
         require(name in allowed, "--range", name, known)
     features = tuple(
-        Number(one.name, given[one.name]) if one.name in given else one for one in schema.features
+        replace(one, range=given[one.name])
+        if isinstance(one, Number) and one.name in given
+        else one
+        for one in schema.features
     )
     if outcome not in given:
         return replace(schema, features=features)

@@ -124,4 +124,5 @@ def test_a_date_has_a_range_of_dates():
     schema = Schema((admitted,), Label("died", "classification", ("0", "1")), 5, "patient")
     [found] = with_ranges(schema, ["admitted=2010-01-01,2020-12-31"]).features
     assert found.range == (14610.0, 18627.0)  # numpy: days of datetime64
+    assert found.date == admitted.date
     assert with_ranges(schema, ["admitted=0,2020"]).features[0].range == (0.0, 2020.0)
