@@ -101,6 +101,12 @@ BAD_SETTINGS = [
         ["algo.calibration=none", "given, paper, certified"],
     ),
     (["engine=processes"], ["engine=processes", "inprocess, ray"]),
+    (["predict", "--bogus"], ["bundle, file", "see fedpriv predict --help"]),
+    (["export", "run", "--threshold", "half"], ["half", "see fedpriv export --help"]),
+    (["audit", "--canaries"], ["--canaries", "see fedpriv audit --help"]),
+    (["certify", "--bogus"], ["--bogus", "see fedpriv certify --help"]),
+    (["ledger", "shew"], ["shew", "see fedpriv ledger --help"]),
+    (["ledger", "grant", "a", "b", "much"], ["much", "see fedpriv ledger grant --help"]),
 ]
 
 # Found only when the model is built or the data are read, after Hydra has made the run's folder.

@@ -34,6 +34,7 @@ from fedpriv.settings.words import conf_dir
 from fedpriv.testing.premise import power_lines
 from fedpriv.util.consoles import HarmlessConsole
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
@@ -44,7 +45,7 @@ COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fie
 
 def main(args: list[str]) -> None:
     """Audit every job of the command line. Raises SystemExit(1) on an alarm."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = Parser("fedpriv audit", add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--colluding", default="1")
     parser.add_argument("--one-run", action="store_true")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +11,13 @@ from fedpriv.bundles.model import SHOWN, load_model
 from fedpriv.bundles.write import write_bundle
 from fedpriv.errors import FedprivError, require
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 
 def predict(words: list[str]) -> None:
     """Score the rows of a file with the model of a bundle."""
-    parser = argparse.ArgumentParser("fedpriv predict", description=predict.__doc__)
+    parser = Parser("fedpriv predict", description=predict.__doc__)
     parser.add_argument("bundle", type=Path, help="a bundle, or the folder of a run")
     parser.add_argument("file", type=Path, help="a table (CSV, Parquet), or an array (.npy)")
     parser.add_argument("--out", type=Path, help="CSV file to write; default: print it")
@@ -49,7 +49,7 @@ def predict(words: list[str]) -> None:
 
 def export(words: list[str]) -> None:
     """Rewrite the bundle of a run, with a licence, an intended use, a threshold or a model.onnx."""
-    parser = argparse.ArgumentParser("fedpriv export", description=export.__doc__)
+    parser = Parser("fedpriv export", description=export.__doc__)
     parser.add_argument("run", type=Path, help="the folder of a run, or a bundle")
     parser.add_argument("--out", type=Path, help="folder to write; default: where the bundle is")
     parser.add_argument("--name", help="name of the model")

@@ -20,6 +20,7 @@ from fedpriv.claims.verdicts import HOLDS, Finding, judge
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.util.consoles import HarmlessConsole
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.printing import say
 
@@ -28,7 +29,7 @@ SCHEMA_FILE = Path(__file__).with_name("claim.schema.json")
 
 def main(args: list[str]) -> None:
     """Judge every claim file. Raises SystemExit(1) if a statement does not hold."""
-    parser = argparse.ArgumentParser(prog="fedpriv certify", allow_abbrev=False)
+    parser = Parser("fedpriv certify", allow_abbrev=False)
     parser.add_argument("files", nargs="*", type=Path, metavar="claim.yaml")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too")

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.settings.compose import require_folder, split_words
-from fedpriv.settings.words import Parser, refuse_lone_words, seeds, with_listed_seeds
+from fedpriv.settings.words import refuse_lone_words, seeds, with_listed_seeds
+from fedpriv.util.parsers import Parser
 from fedpriv.util.plain_numbers import plain_number
 
 SEEDS = "0..4"

@@ -14,8 +14,8 @@ from fedpriv.crypto.key_files import key_path, read_key, read_roster, require_na
 from fedpriv.crypto.roster import Roster, RosterEntry
 from fedpriv.crypto.signatures import KEY_BYTES, SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
-from fedpriv.util.actions import action_parser
 from fedpriv.util.file_locks import lock
+from fedpriv.util.parsers import Parser, action_parser
 from fedpriv.util.printing import say
 
 EPILOG = """\
@@ -105,7 +105,7 @@ def _change(own: argparse.Namespace, names: list[str]) -> None:
         _show(roster, own.name)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     about = "Long-term keys of parties. Private keys are readable for their owner only."
     parser, action = action_parser("fedpriv keys", about, EPILOG)
     new = action("new", "make keys, and write the public ones into the roster if one is named")

@@ -40,8 +40,9 @@ from fedpriv.papers.study import study
 from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy
 from fedpriv.reports import privacy_utility
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.settings.words import Parser, near
+from fedpriv.settings.words import near
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 from fedpriv.util.source_commit import source_commit
 

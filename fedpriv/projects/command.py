@@ -18,7 +18,7 @@ from pathlib import Path
 from fedpriv.errors import FedprivError, require
 from fedpriv.projects.files import RUN, project_files
 from fedpriv.settings.compose import one_line_errors
-from fedpriv.settings.words import Parser
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedpriv.settings.words import Parser
+from fedpriv.util.parsers import Parser
 
 
 def report_parser(command: str, description: str | None, *, out: str) -> Parser:

@@ -17,8 +17,8 @@ from fedpriv.errors import FedprivError, require
 from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.ledgers.entries import GRANT, INIT, UNITS, Balance, Population
 from fedpriv.settings.words import writing
-from fedpriv.util.actions import action_parser
 from fedpriv.util.consoles import wide_console
+from fedpriv.util.parsers import Parser, action_parser
 from fedpriv.util.printing import say
 from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 
@@ -182,7 +182,7 @@ ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], None], str]] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     about = "What a data set has paid in all runs, and what is left."
     parser, action = action_parser("fedpriv ledger", about, EPILOG)
     known = {name: action(name, text) for name, (_, text) in ACTIONS.items()}

@@ -15,9 +15,9 @@ from fedpriv.errors import FedprivError
 from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
 from fedpriv.settings.experiment import Experiment, build
-from fedpriv.settings.words import Parser
 from fedpriv.util.consoles import HarmlessConsole, wide_console
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 
 OUT = "--out"
 

@@ -27,9 +27,10 @@ from fedpriv.runs.status import Status
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
 from fedpriv.settings.experiment import build
-from fedpriv.settings.words import Parser, conf_dir, writing
+from fedpriv.settings.words import conf_dir, writing
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 

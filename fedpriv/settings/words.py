@@ -3,17 +3,14 @@ what somebody may have meant by words that fedpriv cannot read. Imports little."
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
 
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.util.pasted import hydra_text
-from fedpriv.util.plain_numbers import plain, plain_number
 
 SEEDS = re.compile(r"(\d+)\.\.(\d+)")
 MOST_SEEDS = 10_000
@@ -216,18 +213,3 @@ def writing(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError("--out", out, f"a file that can be written ({error.strerror})") from error
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser of flags that reports an error in one line, and prints its description as it is.
-    Numbers are written as in other programs."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.register("type", int, lambda text: int(plain(text)))
-        self.register("type", float, plain_number)
-
-    def error(self, message: str) -> NoReturn:
-        """Raises FedprivError."""
-        raise FedprivError(f"{message}; see {self.prog} --help")

@@ -20,8 +20,8 @@ from fedpriv.rounds.query import events_of
 from fedpriv.runtime.run_settings import RunSettings
 from fedpriv.runtime.silo_journal import SiloJournal
 from fedpriv.sites.site import Site
-from fedpriv.util.actions import action_parser
 from fedpriv.util.logs import LOGGER
+from fedpriv.util.parsers import Parser, action_parser
 from fedpriv.util.printing import say
 
 EPILOG = """\
@@ -123,7 +123,7 @@ ACTIONS: dict[str, tuple[Callable[[Site, argparse.Namespace], None], str]] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     about = "An organisation's part in a study of several. Its records stay here."
     parser, action = action_parser("fedpriv site", about, EPILOG)
     for name, (_, text) in ACTIONS.items():

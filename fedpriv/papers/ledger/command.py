@@ -18,7 +18,8 @@ from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger import figures, results
 from fedpriv.papers.ledger.entries import QUESTIONS, Entry, entries
 from fedpriv.papers.ledger.sweeps import replicate
-from fedpriv.settings.words import Parser, near
+from fedpriv.settings.words import near
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 RUNS = Path("outputs") / "replicate"

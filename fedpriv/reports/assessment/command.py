@@ -32,8 +32,9 @@ from fedpriv.reports.assessment.signing import (
 )
 from fedpriv.reports.assessment.verify import AlteredError, changed_files, verify
 from fedpriv.reports.audit_file import AUDIT
-from fedpriv.settings.words import Parser, writing
+from fedpriv.settings.words import writing
 from fedpriv.util.durable_files import replace_file
+from fedpriv.util.parsers import Parser
 from fedpriv.util.printing import say
 
 DEFAULT_FIGURE = Path("privacy_utility.png")
