@@ -17,6 +17,7 @@ and torch is loaded when training starts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,13 +35,13 @@ from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import group_runs
 from fedpriv.reports.report import Report
-from fedpriv.reports.selection_cost import release_choices
+from fedpriv.reports.selection_cost import find_selections, release_choices
 from fedpriv.runs.analyse_command import analyse as release
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import resume
 from fedpriv.runs.tables import STATISTICS
-from fedpriv.runtime import allocate
+from fedpriv.runtime import DivergedError, allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir
@@ -144,7 +145,8 @@ def sweep(
 
     frame: as in `run`.
 
-    Raises FedprivError at the end when runs have failed, naming them.
+    A run that diverges has no result. Raises FedprivError at the end when runs have failed for
+    another reason, naming them, and when all have diverged.
     """
     with given_frame(frame):
         line = CommandLine.parse(["-m", *words])
@@ -153,9 +155,10 @@ def sweep(
         jobs = [Job.of(config, number, place) for number, config in enumerate(configs)]
         if sweeper := own_sweeper(configs[0]):
             jobs = draw_jobs(jobs, sweeper, line)
-        SideBySide(at_once).launch(jobs, quiet=True)
+        with suppress(DivergedError):
+            SideBySide(at_once).launch(jobs, quiet=True)
         found = load_runs(*[job.folder for job in jobs])
-        release_choices(found.runs)
+        release_choices(find_selections(found.runs, None))
         return found
 
 

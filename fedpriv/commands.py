@@ -21,6 +21,7 @@ from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import early_failures_recorded, resume, run_or_resume
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import METRICS
+from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, each_job, one_line_errors
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir, with_listed_seeds
@@ -99,7 +100,8 @@ def _sweep_dir(args: Sequence[str], sweep: Path) -> list[str]:
 
 
 def _sweep(launch: Callable[[], None], folder: Path, args: Sequence[str]) -> None:
-    """Run a sweep, and print the states of its runs. Raises FedprivError when runs have failed.
+    """Run a sweep, and print the states of its runs. Raises FedprivError when runs have failed; not
+    where some are done and the others have diverged.
 
     args: words of the command line, with which an interrupted sweep continues.
     """
@@ -118,9 +120,9 @@ def _sweep(launch: Callable[[], None], folder: Path, args: Sequence[str]) -> Non
         print_sweep(folder, wide_console())
         raise
     states = print_sweep(folder, wide_console())
-    if failure is None:
-        return
     failed = [state for state in states if state.state != "done"]
+    if failure is None or (isinstance(failure, DivergedError) and len(failed) < len(states)):
+        return
     if not failed:
         raise failure
     named = "; ".join(f"{state.folder}: {state.reason or state.state}" for state in failed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from fedpriv.accountants.events import RELEASED_MODEL
@@ -67,7 +68,7 @@ class Selection:
             f"{tests.one:.4g}), {about}; if only this model and its score are released"
         )
 
-    @property
+    @cached_property
     def not_covered(self) -> str:
         """Why there is no epsilon; empty: there is one."""
         if labels := self._labels - {RELEASED, CHARGED}:
@@ -182,9 +183,9 @@ def find_selections(runs: Sequence[Run], metric: str | None) -> list[Selection]:
     return found
 
 
-def release_choices(runs: Sequence[Run]) -> list[Path]:
+def release_choices(selections: Sequence[Selection]) -> list[Path]:
     """Write what may be published of each sweep whose choice is covered. Returns the folders."""
-    covered = [one for one in find_selections(runs, None) if not one.not_covered]
+    covered = [one for one in selections if not one.not_covered]
     for selection in covered:
         write_bundle(selection.bundle, selection.folder / BEST)
     return [selection.folder / BEST for selection in covered]

@@ -69,9 +69,11 @@ def print_sweep(folder: Path, console: Console) -> list[RunState]:
     done = [run for run in read if run is not None]
     for members in group_by_data(done).values():
         try:
-            Report.of(members).print(console)
+            report = Report.of(members)
         except FedprivError as error:  # a missing table must not end a sweep
             console.print(f"no table: {error}", soft_wrap=True)
-    for path in release_choices(done):
-        console.print(f"to publish, and nothing else of the sweep: {path}", soft_wrap=True)
+            continue
+        report.print(console)
+        for path in release_choices(report.selections):
+            console.print(f"to publish, and nothing else of the sweep: {path}", soft_wrap=True)
     return found

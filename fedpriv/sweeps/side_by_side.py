@@ -27,6 +27,7 @@ from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.run_evaluation import EVALUATION, RunEvaluation
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
+from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import BASIC_SWEEPER, CommandLine, each_job
 from fedpriv.settings.experiment import Experiment, build_resolved, resolved, typed_words
 from fedpriv.settings.keys import typed
@@ -138,7 +139,8 @@ class SideBySide:
         quiet: print nothing.
         sweep: folder of the sweep, to name it; None: the one that holds the first run's.
 
-        Raises FedprivError at the end when runs have failed. A defect is raised unchanged.
+        Raises FedprivError at the end when runs have failed, DivergedError when they have diverged
+        and no other has failed. A defect is raised unchanged.
         """
         sweep = sweep or jobs[0].folder.parent
         rounds = [job.experiment.options.rounds for job in jobs]
@@ -168,7 +170,9 @@ class SideBySide:
                 raise job.failure
         if failed:
             named = "; ".join(f"{job.folder}: {job.failure}" for job in failed[:5])
-            raise FedprivError(f"{len(failed)} of {len(jobs)} runs failed: {named}")
+            diverged = all(isinstance(job.failure, DivergedError) for job in failed)
+            error = DivergedError if diverged else FedprivError
+            raise error(f"{len(failed)} of {len(jobs)} runs failed: {named}")
 
 
 @lru_cache(maxsize=256)

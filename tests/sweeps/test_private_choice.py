@@ -165,7 +165,7 @@ def test_a_damaged_table_of_the_best_run_ends_in_one_line(part, swept, tmp_path)
     best = folder / choice(folder).best.folder.name / part
     (best / ASSUMPTIONS).write_text("a,b\n1,2\n")
     with pytest.raises(FedprivError, match="its files cannot be read") as refusal:
-        release_choices(fedpriv.load(folder).runs)
+        release_choices(find_selections(fedpriv.load(folder).runs, None))
     assert "\n" not in str(refusal.value)
 
 

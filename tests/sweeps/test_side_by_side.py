@@ -86,13 +86,19 @@ def test_a_sweep_that_died_goes_on(tmp_path):
     assert files(tmp_path / "whole", 4, FILES[:-1]) == files(tmp_path / "broken", 4, FILES[:-1])
 
 
-def test_a_run_that_fails_is_named_and_the_others_end(tmp_path):
-    far = ("algo=minibatch_sgd", "algo.global_lr=1e38", "algo.epsilon=100,0.001")
+@pytest.mark.parametrize(("epsilons", "diverged", "code"), [("100,0.001", 2, 0), ("0.001", 2, 2)])
+def test_a_run_that_diverges_is_named_and_fails_a_sweep_without_another(
+    epsilons, diverged, code, tmp_path
+):
+    far = ("algo=minibatch_sgd", "algo.global_lr=1e38", f"algo.epsilon={epsilons}")
     done = run(*SWEEP, STACKED, *far, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
-    states = [status(tmp_path / "sweep" / str(number))["state"] for number in range(4)]
-    assert (done.returncode, states.count("failed")) == (2, 2)
-    assert f"2 of 4 runs are done: {tmp_path / 'sweep'}\n" in done.stdout
-    assert "2 of 4 runs failed" in done.stderr
+    folders = [path.parent for path in (tmp_path / "sweep").glob("*/status.json")]
+    failed = [status(folder)["reason"] for folder in folders if status(folder)["state"] == "failed"]
+    assert (done.returncode, len(failed)) == (code, diverged)
+    assert all("the global model is not finite" in reason for reason in failed)
+    whole = f"{len(folders) - diverged} of {len(folders)} runs are done: {tmp_path / 'sweep'}\n"
+    assert whole in done.stdout
+    assert ("2 of 2 runs failed" in done.stderr) == (code == 2)
 
 
 def test_wrong_numbers_of_runs_are_refused(tmp_path):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.comparisons.request import Method as Compared
 from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.trials import Trial, finished, jobs, reported_trials
-from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.papers.study.methods import METHODS, Method
 from fedpriv.papers.study.picture import draw
@@ -167,11 +167,8 @@ def validation_errors(request: Request, trials: Sequence[Trial]) -> np.ndarray:
     for job in made:
         data = with_validation_records(job.experiment.data)
         job.experiment = replace(job.experiment, data=data)
-    try:
+    with suppress(DivergedError):
         SideBySide(request.at_once).launch(made, sweep=request.folder)
-    except FedprivError:
-        if not all(isinstance(job.failure, DivergedError | None) for job in made):
-            raise
     runs = (None if job.failure is not None else read_run(job.folder) for job in made)
     return np.array([math.inf if run is None else error_of(run) for run in runs])
 
