@@ -29,7 +29,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.algorithms.prox_sgd import MinibatchSgd
 from fedpriv.certificates.pair_noise import PairNoise
 from fedpriv.certificates.request import Request
@@ -86,8 +85,7 @@ class Decor(MinibatchSgd):
         whole = plan.mechanism.encoding(2, 1.0) is not None
         allowed = "gaussian: no proof here is of integer noise that two silos share"
         require(not whole, "mechanism", "discrete_gaussian", allowed)
-        summed = not plan.observer(RELEASED_MODEL).sees_messages
-        require(summed, "algo", "decor", "another: the total of this aggregation is no sum")
+        require(plan.sums, "algo", "decor", "another: the total of this aggregation is no sum")
         silos = plan.federation.n_silos
         work = math.comb(silos, min(self.colluders, silos)) * float(silos) ** 3
         allowed = f"fewer: every choice among {silos} silos is tried"

@@ -63,6 +63,8 @@ class SumsOfParts(Algorithm):
         require(clip == 1, "algo.clip", clip, "1, since no user's vector is longer")
         removed = mechanism.norm == 1 and plan.parameters.n_most is not None
         require(not removed, "mechanism", name, "gaussian: parts of the noise are removed")
+        allowed = "an aggregation that sums, such as plain: intervals know the noise of a sum"
+        require(plan.sums, "algo", self.label.lower(), allowed)
         plan.parameters.check_noise()
 
     @cached_property

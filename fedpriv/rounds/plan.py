@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.data.stability import NO_STAGES, Stability
 from fedpriv.errors import require
 from fedpriv.training.optimizers import LocalOptimizer, Sgd
@@ -193,6 +194,11 @@ class Plan:
     def noise_multipliers(self) -> dict[str, float]:
         """The noise multiplier of each query, by the query's name."""
         return {name: one.mechanism.noise_multiplier for name, one in self.query_parameters.items()}
+
+    @property
+    def sums(self) -> bool:
+        """Whether a total is the sum of the messages, so that it shows no single one."""
+        return not self.observer(RELEASED_MODEL).sees_messages
 
     @property
     def hides_messages(self) -> bool:

@@ -278,6 +278,19 @@ def test_users_weigh_alike_however_many_rows_they_have(tmp_path):
     assert values["sex", "histogram", "m"] == pytest.approx(1)
 
 
+NOTED = {
+    "categories.sex=[women,men]": "column sex: 2 values are not in the public list (women, men)",
+    "bounds.age=[0,1]": "column age: 2 values are outside 0 to 1",
+}
+
+
+@pytest.mark.parametrize(("word", "note"), NOTED.items(), ids=NOTED)
+def test_values_that_no_statistic_counts_as_they_are_are_noted(word, note, tmp_path):
+    rows = [("u1", "a", 10, 90, "f"), ("u2", "a", -1, 90, "m"), ("u3", "a", 1, 90, "")]
+    exp = experiment(*settings(write(tmp_path / "t.csv", rows), word))
+    assert note in exp.data.load(exp.streams).notes
+
+
 REFUSED = [
     (["columns=age,height"], "columns=height: bounds.height=[0,110] or categories.height=[a,b]"),
     (["bounds.age=[110,0]"], "two public bounds up to"),
@@ -299,6 +312,7 @@ REFUSED = [
     (["mechanism=none"], "algo.clip=inf"),
     (["mechanism=adaptive"], "mechanism=adaptive: gaussian or discrete_gaussian, or laplace"),
     (["mechanism=laplace", *BY_HOSPITAL, "aggregation=secagg_exact_noise"], "mechanism=laplace: "),
+    ([*BY_HOSPITAL, "aggregation=robust"], "algo=statistics: an aggregation that sums"),
 ]
 
 

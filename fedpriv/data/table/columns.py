@@ -165,7 +165,8 @@ class Columns(ReadingRules, DataSet):
         if not here.any():
             raise DataError(f"{cells.name}: no row has a user")
         merged = self.similar_ids == MERGE
-        x = np.stack([self._positions(cells, one) for one in features], axis=1)
+        notes = [*held.notes]
+        x = np.stack([self._positions(cells, one, notes) for one in features], axis=1)
         train = Records(
             x[here],
             np.zeros(int(here.sum()), dtype=np.float32),
@@ -175,15 +176,16 @@ class Columns(ReadingRules, DataSet):
             user_names=tuple(map(same_form, held.keys)) if merged else held.keys,
         )
         none = Records(x[:0], train.y[:0], train.silo if train.silo is None else train.silo[:0])
-        return Corpus(train, none, notes=held.notes)
+        return Corpus(train, none, notes=tuple(notes))
 
-    def _positions(self, cells: Cells, feature: Number | Category) -> np.ndarray:
+    def _positions(self, cells: Cells, feature: Number | Category, notes: list[str]) -> np.ndarray:
         """(n,) float64: positions between the bounds, 0 to 1, or places in the list; NaN where
-        there is none."""
+        there is none. Values outside are refused or noted."""
         if isinstance(feature, Category):
             places = cells.places(feature.name, feature.values)
             unknown, found = places == -2, np.where(places < 0, np.nan, places)
-            what = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
+            more = ", ..." if len(feature.values) > 5 else ""
+            what = f"not in the public list ({', '.join(feature.values[:5])}{more})"
         else:
             assert feature.range is not None
             low, high = feature.range
@@ -194,6 +196,8 @@ class Columns(ReadingRules, DataSet):
         if self.outside == REFUSE:
             ways = f"{pasted('data.outside', ACCEPT)} takes such rows"
             cells.refuse_rows(feature.name, unknown, what, ways)
+        elif unknown.any():
+            notes.append(f"column {feature.name}: {int(unknown.sum())} values are {what}")
         return np.asarray(found, dtype=np.float64)
 
 
