@@ -184,7 +184,10 @@ def test_batches_other_than_declared_fail(cls, words, why):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [MB, (*MB, "algo.sampling=poisson"), PASSES])
+@pytest.mark.parametrize(
+    "words",
+    [MB, (*MB, "algo.sampling=poisson"), PASSES, ("algo=localized_mb_sgd", "rounds=4")],
+)
 def test_batches_as_declared_pass(words):
     report = check_algorithm(experiment(*SMALL, *words, *GIVEN).algo)
     assert report.missing == ("other data",)
