@@ -2,8 +2,8 @@
 
     python -m scripts.size
 
-A statement counts once, with those inside it; docstrings do not count. tests/conftest.py notes the
-suite's seconds.
+A statement counts once, with those inside it; docstrings do not count. A word has a letter or a
+digit: signs of a table do not count. tests/conftest.py notes the suite's seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
+def words(text: str) -> int:
+    """How many words a page has. Signs alone, such as those between the cells of a table, are
+    none."""
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
 def by_room(folder: Path) -> Counter[str]:
     """Statements of each folder below `folder`; files that lie loose count together."""
     found: Counter[str] = Counter()
@@ -47,7 +53,7 @@ def lines() -> Iterator[str]:
     native = [path for kind in ("*.cpp", "*.h") for path in (ROOT / "fedpriv").rglob(kind)]
     yield f"C++: {sum(len(path.read_text().splitlines()) for path in native):,} lines"
     pages = (ROOT / "docs").rglob("*.md")
-    yield f"docs: {sum(len(path.read_text().split()) for path in pages):,} words"
+    yield f"docs: {sum(words(path.read_text()) for path in pages):,} words"
     seconds = json.loads(SECONDS.read_text()) if SECONDS.exists() else None
     yield f"suite: {'not run here yet' if seconds is None else f'{seconds:,.0f} s'}"
 
