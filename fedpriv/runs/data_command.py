@@ -64,21 +64,13 @@ def lines(exp: Experiment) -> list[str]:
         text = part.removeprefix("taken as given: ")
         if not any(text in line for line in found):
             found.append(f"assumed: {text}")
-    for stage in (*chain.before, *chain.stages):
-        users = stage.users.users
-        users_differ = f"at most {users:g} user{'s differ' if users != 1 else ' differs'}"
-        far = _why(stage.users.why, found) if stage.users.why else users_differ
-        found.append(f"one user absent before, after {stage.name}: {far}")
     whole = chain.from_file("user", ADD_REMOVE)
-    far = "one user stays one user" if math.isfinite(whole.users) else _why(whole.why, found)
-    found.append(f"from the file to the first event: {far}")
+    if math.isfinite(whole.users):
+        found.append(f"one user of the file is at most {whole.users:g} in training")
+        return found
+    new = [part for part in whole.why.split("; ") if not any(part in line for line in found)]
+    found.append(f"no epsilon covers how the file is read: {'; '.join(new) or 'see not covered'}")
     return found
-
-
-def _why(reason: str, found: list[str]) -> str:
-    """Why there is no bound, without what has been said."""
-    new = [part for part in reason.split("; ") if not any(part in line for line in found)]
-    return f"no bound ({'; '.join(new) or 'see not covered'})"
 
 
 def _write(data: DataSet, out: Path) -> None:

@@ -288,8 +288,8 @@ def with_public_numbers(
     filled = dict(allocator)
     name = type(data).__name__
     if "n_silos" in filled and filled["n_silos"] is None:
-        deal = ": allocator=by_user allocator.n_silos=5 deals them" if data.natural_users else ""
-        allowed = f"a number, because {name} does not name silos{deal}"
+        deal = "; allocator=by_user allocator.n_silos=5 deals them" if data.natural_users else ""
+        allowed = f"a number, because {name} names no silos{deal}"
         require(data.natural_silos is not None, "allocator.n_silos", "null", allowed)
         filled["n_silos"] = data.natural_silos
     if "n_users" in filled and filled["n_users"] is None:

@@ -19,4 +19,4 @@ def test_no_sentence_is_repeated(tmp_path):
     ]
     assert len(parts) > 8
     assert sorted(parts) == sorted(set(parts))
-    assert "from the file to the first event: no bound (see not covered)" in done.stdout
+    assert "no epsilon covers how the file is read: see not covered" in done.stdout

@@ -13,6 +13,7 @@ from fedpriv.data.base import EXACT_TESTS, Records
 from fedpriv.data.table.owners import uncovered_persons
 from fedpriv.data.table.schema import Category, Number, Schema, date_of
 from fedpriv.data.table.settings import DROP, SILO, TableSettings
+from fedpriv.data.table.written import example_of
 
 IDENTIFIER = re.compile(
     r"(^|[_\W])(id|ids|nr|mrn|ssn|uuid|patient|person|subject|participant|case|name)([_\W]|$)",
@@ -180,13 +181,13 @@ class DescribedTable(TableSettings):
         if self.test is not None:
             yield f"test records: {self.test}"
         else:
-            yield f"test records: a share {self.test_share:g} by the coin of each {self.split}"
+            yield f"test records: {100 * self.test_share:g} % of the {self.split}s"
 
 
 def _feature(feature: Number | Category) -> str:
     if isinstance(feature, Category):
         return f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
-    what = "number" if feature.date is None else f"date ({feature.date})"
+    what = "number" if feature.date is None else f"date like {example_of(feature.date)}"
     if feature.range is None:
         return f"feature {feature.name}: {what}, scaled by the training records"
     if feature.scale is not None:

@@ -200,10 +200,11 @@ def owners_of(
         across = _in_several_silos(number, held, len(keys))
         if len(across):
             line = cells.frame.index[int((number == across[0]).argmax())]
-            everywhere = "person" if table.user_scope == TABLE else "another person in every silo"
+            same = "one person; data.user_scope=silo if each silo numbers its own persons"
+            other = "another person in each silo; data.user_scope=table if they are one"
             notes.append(
-                f"{len(across)} values of column {user} are in several silos, each taken as "
-                f"{everywhere} (data.user_scope={table.user_scope}): see line {line}"
+                f"{len(across)} values of column {user} are in several silos, such as that of line "
+                f"{line}; each is taken as {same if table.user_scope == TABLE else other}"
             )
         if table.user_scope == SILO:
             number, keys = _by_silo(number, held, keys, silos)

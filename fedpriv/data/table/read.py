@@ -29,7 +29,7 @@ import numpy as np
 from fedpriv.data.files import noted
 from fedpriv.data.table.frames import MOST_BYTES, Written, read_parquet, written
 from fedpriv.data.table.settings import MISSING_MARKS, ReadingRules
-from fedpriv.data.table.written import COMMA, LARGEST, POINT, days_of, number_of
+from fedpriv.data.table.written import COMMA, LARGEST, POINT, days_of, example_of, number_of
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.pasted import pasted
 from fedpriv.util.untrusted_files import opened
@@ -161,7 +161,11 @@ class Cells:
             text = str(self.frame[column].iloc[int(wrong.argmax())])
             comma = date is None and not np.isnan(number_of(text, COMMA))
             remedy = f"{pasted('data.decimal', COMMA)} reads decimal commas" if comma else ""
-            what = "a number is expected" if date is None else f"a date like {date} is expected"
+            what = (
+                "a number is expected"
+                if date is None
+                else f"a date like {example_of(date)} is expected"
+            )
             self.refuse_rows(column, wrong, what, remedy)
         huge = np.abs(values) > LARGEST
         self.refuse_rows(column, huge, f"not a number up to {LARGEST:g} in size")

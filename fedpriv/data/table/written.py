@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 
@@ -57,6 +58,15 @@ def days_of(texts: Sequence[str], form: str) -> np.ndarray:
     found = pd.to_datetime(pd.Series(texts, dtype=object), format=form, errors="coerce", utc=True)
     known = found.dt.as_unit("us")  # of every text, whichever others the column has
     return ((known - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
+
+
+def example_of(form: str) -> str:
+    """A date as a person writes it in a form.
+
+    >>> example_of(ISO), example_of("%d.%m.%Y")
+    ('2020-12-31', '31.12.2020')
+    """
+    return date(2020, 12, 31).strftime("%Y-%m-%d" if form == ISO else form)
 
 
 def forms_of(texts: Sequence[str]) -> list[str]:

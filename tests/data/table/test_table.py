@@ -331,6 +331,23 @@ def test_special_categories_are_known_by_their_names(table):
     assert [text for text in data.description if text.startswith(line)]
 
 
+@pytest.mark.parametrize(
+    ("scope", "taken"),
+    [
+        ("table", "one person; data.user_scope=silo if each silo numbers its own persons"),
+        ("silo", "another person in each silo; data.user_scope=table if they are one"),
+    ],
+)
+def test_numbers_that_every_hospital_gives_again_are_noted(table, frame, scope, taken):
+    frame["patient"] = frame.groupby("hospital").cumcount() + 1
+    notes = table(frame.to_csv(index=False), user_scope=scope).load(Streams(0)).notes
+    assert [
+        one
+        for one in notes
+        if one.endswith(f"in several silos, such as that of line 2; each is taken as {taken}")
+    ]
+
+
 def test_a_run_says_few_words_of_an_ordinary_table(table):
     """60 columns more are one line before each training."""
     head, *rows = TEXT.splitlines()
