@@ -288,11 +288,12 @@ class RunRecords:
             self.folder.append(STATISTICS, self.prepared.algo.table(state, self.prepared.plan))
 
     def _write_utility(self, state: State) -> None:
-        """Write utility.csv, unless silos have models of their own and records no silo."""
+        """Write utility.csv, unless silos have models of their own and a record has no silo."""
         self.folder.tables.remove(UTILITY)
         prepared = self.prepared
         params = prepared.algo.evaluated(state, prepared.standing.silo_states)
-        own = params.ndim == 1 or prepared.evaluation.test.silo is not None
+        silo = prepared.evaluation.test.silo
+        own = params.ndim == 1 or (silo is not None and (silo >= 0).all())
         if own and len(prepared.evaluation.test):
             references = self.options.references
             rows = utility_rows(params, prepared.evaluation, references=references)

@@ -199,8 +199,8 @@ def _chosen(algo: Algorithm, allocation: Allocation, data: DataSet) -> Allocatio
 
 
 def home_silos(test: Records, allocation: Allocation) -> np.ndarray | None:
-    """The silo of each central test record, (n,) int64. None if an owner is unknown or has records
-    in several silos."""
+    """The silo of each central test record, (n,) int64, -1 for an owner who does not train. None if
+    owners are unknown, or one has records in several silos."""
     if test.user is None:
         return test.silo
     home = np.full(allocation.n_users, -1)

@@ -115,6 +115,17 @@ def test_models_of_silos_score_the_records_of_their_own_silo(tmp_path):
         fedpriv.load(tmp_path / "run" / "bundle")
 
 
-def test_models_of_silos_are_in_no_table_where_records_have_no_silo(tmp_path):
-    fedpriv.run("algo=local_only", "rounds=1", "quiet=true", folder=tmp_path / "run")
+NO_SILO = {
+    "any": ["data=breast_cancer"],
+    "of a person without training records": [
+        *("data=table", "data.user=patient", "data.label=died", "data.drop=[hospital]"),
+        *("data.split=record", "allocator=by_user", "allocator.n_silos=3"),
+    ],
+}
+
+
+@pytest.mark.parametrize("words", NO_SILO.values(), ids=NO_SILO)
+def test_models_of_silos_are_in_no_table_where_a_record_has_no_silo(words, tmp_path):
+    words = [*words, "algo=local_only", "rounds=1", "quiet=true"]
+    fedpriv.run(*words, frame=PATIENTS, folder=tmp_path / "run")
     assert not (tmp_path / "run" / "utility.csv").exists()
