@@ -201,8 +201,11 @@ def _require_numbers(
     if sound.all():
         return
     text = str(cells.frame[name].iloc[int((~sound).argmax())])
+    number = any(not np.isnan(number_of(text, sign)) for sign in (POINT, COMMA))
+    mark = f"{pasted('data.missing_marks', [*table.missing_marks, text])} takes it as missing"
+    alike = "most rows are written otherwise: write all in one form"
     ways = (
-        f"{pasted('data.missing_marks', [*table.missing_marks, text])} takes it as missing",
+        alike if number or forms_of([text]) else mark,
         f"{pasted('data.categories', [*table.categories, name])} takes the column's texts",
         f"{pasted('data.drop', [*table.drop, name])} leaves the column out",
     )

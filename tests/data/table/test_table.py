@@ -332,6 +332,19 @@ def test_special_categories_are_known_by_their_names(table):
 
 
 @pytest.mark.parametrize(
+    ("cell", "advice"),
+    [
+        ("61,5", "among numbers; most rows are written otherwise: write all in one form; "),
+        ("k.A.", """among numbers; 'data.missing_marks=["k.A."]' takes it as missing; """),
+    ],
+)
+def test_a_number_in_another_form_is_not_taken_for_a_missing_one(table, frame, cell, advice):
+    ages = [cell, *frame["age"].astype(str)[1:]]
+    data = table(frame.assign(age=ages).to_csv(index=False))
+    refused(lambda: data.load(Streams(0)), advice)
+
+
+@pytest.mark.parametrize(
     ("scope", "taken"),
     [
         ("table", "one person; data.user_scope=silo if each silo numbers its own persons"),
