@@ -53,7 +53,8 @@ def main(words: list[str]) -> None:
     require(not args.range, "--range", ", ".join(args.range), "for data.path=... alone")
     require(not args.public, "--public", "", "for data.path=... alone")
     write_project(args.folder, project_files(method=args.method, model=args.model))
-    say(f"{args.folder}: read README.md, or train at once:\n\ncd {args.folder}\n{RUN}")
+    own = f"{' algo=own_method' * args.method}{' model=own_model' * args.model}"
+    say(f"{args.folder}: read README.md, or train at once:\n\ncd {args.folder}\n{RUN}{own}")
 
 
 def _own_table(args: argparse.Namespace) -> None:

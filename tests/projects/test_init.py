@@ -20,6 +20,18 @@ def project(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    ("flags", "own"),
+    [
+        ([], ""),
+        (["--method"], " algo=own_method"),
+        (["--method", "--model"], " algo=own_method model=own_model"),
+    ],
+)
+def test_the_printed_command_trains_what_is_ones_own(flags, own, tmp_path):
+    assert success("init", "mine", *flags, cwd=tmp_path).stdout.endswith(f"data=patients{own}\n")
+
+
 @pytest.mark.parametrize("words", [[], ["model=own_model"], ["algo=own_method"]])
 def test_a_project_trains_a_private_model(project, words):
     """In a process of its own, as its README says, so that own code is found in its folder."""
