@@ -120,7 +120,11 @@ class Report(NotedTable):
         ]
         labels = sorted({(line.metric, line.label) for line in self.summaries})
         notes += [f"{metric} is {_article(label)}" for metric, label in labels]
-        notes.append(self._identity())
+        if not alike_keyed([run for group in self.groups for run in group.runs]):
+            notes.append(
+                "several secrets have keyed the digests of the runs' data: nothing proves that the "
+                "runs share their data"
+            )
         notes += self._empty_rounds()
         if self.simulated:
             notes.append(
@@ -156,19 +160,6 @@ class Report(NotedTable):
                 "no tests: too many groups; --against NAME compares each with the group NAME"
             )
         return notes
-
-    def _identity(self) -> str:
-        """What the rows' seeds share."""
-        runs = [run for group in self.groups for run in group.runs]
-        if not alike_keyed(runs):
-            return (
-                "several secrets have keyed the digests of the runs' data: nothing proves that the "
-                "runs share their data"
-            )
-        found = [
-            ", ".join(sorted(set(each))) for each in zip(*(one.digests for one in self.groups))
-        ]
-        return f"the runs of a row differ in their seed alone: data {found[0]}, code {found[1]}"
 
     def _unprotected(self) -> list[str]:
         """A sentence about each row with real noise that protects nobody all the same."""
