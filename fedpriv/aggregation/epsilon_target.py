@@ -195,9 +195,14 @@ def beyond_target(rows: Iterable[EpsilonRow], target: SolvedTarget) -> list[str]
     rows: of the last round.
     """
     beyond = [row for row in tightest(rows) if row.certified > target.epsilon]
+    more = f"more than {KEY}={target.epsilon:g}"
     found = [
-        f"{KEY}={target.epsilon:g} does not bound: {row.observer}, {row.protects}: "
-        + ("nothing is certified" if math.isinf(row.certified) else f"epsilon {row.certified:.4f}")
+        f"Against the {row.observer}, a {row.protects} has "
+        + (
+            "no certified epsilon"
+            if math.isinf(row.certified)
+            else f"epsilon {row.certified:.4f}, {more}"
+        )
         for row in beyond
     ]
     return list(dict.fromkeys(found))

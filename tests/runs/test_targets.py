@@ -39,8 +39,8 @@ def test_a_run_ends_at_its_target_and_says_what_it_means(tmp_path):
     log = (tmp_path / "out" / "run.log").read_text()
     assert "unit user (add/remove), against the released model" in log
     # A silo knows its own noise, so its epsilon is larger, and that is said.
-    assert "accountant.target=1.5 does not bound: silo, user: epsilon" in done.stdout
-    assert "accountant.target=1.5 does not bound: silo, user: epsilon" in log
+    assert "Against the silo, a user has epsilon" in done.stdout
+    assert "more than accountant.target=1.5" in log
 
 
 def test_the_noise_belongs_to_the_identity_of_a_run():
