@@ -18,7 +18,7 @@ from fedpriv.claims.report import as_html, as_json, show
 from fedpriv.claims.schema import PrivacyClaim
 from fedpriv.claims.verdicts import HOLDS, Finding, judge
 from fedpriv.errors import ConfigError, FedprivError, require
-from fedpriv.util.consoles import HarmlessConsole
+from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.parsers import Parser
 from fedpriv.util.plain_numbers import plain_number
@@ -52,7 +52,7 @@ def main(args: list[str]) -> None:
         say(as_json(reports), end="")
     else:
         for claim, findings in reports:
-            show(HarmlessConsole(), claim, findings)
+            show(wide_console(), claim, findings)
     if own.html:
         replace_file(own.html, as_html(reports).encode())
     late = [line for claim, findings in reports for line in failures(claim, findings, budget)]
