@@ -2,7 +2,8 @@
 
 THEIRS holds the JSON files that their src/run_simulation.py writes (exp/results), at any depth, and
 OURS runs of uldp_fl/fig4 and uldp_fl/fig6 with the same settings. The values of every seed go to
-results/authors.csv; docs/papers/authors.md has what was run, and its table is compared by a test.
+results/authors.csv, where other seeds, methods and records stay; docs/papers/authors.md has what
+was run, and its table is compared by a test.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +29,7 @@ COLUMNS = ("data", "users", "method", "program", "seed", "round", "metric", "val
 THEIRS, OURS = "authors", "fedpriv"
 METRICS = {"heart_disease": "accuracy", "creditcard": "balanced_accuracy"}
 CLASSES = {"HeartDisease": "heart_disease", "CreditCard": "creditcard"}
+BASELINE = "ULDP-SGD"
 LEVEL = 0.05
 
 
@@ -35,8 +38,10 @@ def main(words: list[str]) -> None:
     published, *own = (Path(word) for word in words)
     rows = [*theirs(published), *_ours(own)]
     rounds = {row[5] for row in rows if row[3] == OURS}
-    table = pd.DataFrame([row for row in sorted(rows) if row[5] in rounds], columns=COLUMNS)
-    table.to_csv(TABLE, index=False)
+    new = pd.DataFrame([row for row in rows if row[5] in rounds], columns=COLUMNS)
+    known = pd.concat([pd.read_csv(TABLE, dtype=str), new]).astype({"seed": int})
+    key = [*COLUMNS[:6]]
+    known.drop_duplicates(key, keep="last").sort_values(key).to_csv(TABLE, index=False)
     PAGE.write_text(page())
 
 
@@ -47,33 +52,53 @@ def page() -> str:
 
 
 def table() -> str:
-    """Means with deviations of both programs, and the difference with a 95 % interval."""
+    """Means with deviations of both programs, their difference, and how far each method leads
+    ULDP-SGD in its own program, where methods share the splits and users of a seed; 95 % intervals.
+    """
     lines = [
         "| records | method | round | the authors' program | fedpriv | theirs minus ours |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    keys = ["data", "users", "method", "round"]
-    for key, found in pd.read_csv(TABLE).groupby(keys, sort=False):
-        values = {program: own["value"].tolist() for program, own in found.groupby("program")}
-        if len(values) == 2:
-            data, users, method, round = key
-            lines.append(
-                f"| {data}, {users} users | {method} | {round} | {_mean(values[THEIRS])} | "
-                f"{_mean(values[OURS])} | {difference(values[THEIRS], values[OURS])} |"
-            )
+    for (data, users, round), found in pd.read_csv(TABLE).groupby(["data", "users", "round"]):
+        runs = found.pivot(index="seed", columns=["method", "program"], values="value")
+        methods = {name: runs[name] for name in sorted({*found["method"]})}
+        shown = {name: own for name, own in methods.items() if {THEIRS, OURS} <= {*own}}
+        leads = {
+            f"{name} minus {BASELINE}": own - shown[BASELINE]
+            for name, own in shown.items()
+            if name != BASELINE
+        }
+        for written, rows in ((_mean, shown), (_lead, leads)):
+            for name, own in rows.items():
+                first, second = (own[program].dropna() for program in (THEIRS, OURS))
+                lines.append(
+                    f"| {data}, {users} users | {name} | {round} | {written(first)} | "
+                    f"{written(second)} | {difference(first, second)} |"
+                )
     return "\n".join(lines)
 
 
-def _mean(values: list[float]) -> str:
+def _mean(values: Sequence[float]) -> str:
     return f"{np.mean(values):.3f} ± {standard_deviation(values):.3f} ({len(values)} seeds)"
 
 
-def difference(first: list[float], second: list[float]) -> str:
+def _lead(values: Sequence[float]) -> str:
+    """Mean of paired differences, with the t-interval."""
+    from scipy.stats import ttest_1samp
+
+    return _with_interval(float(np.mean(values)), ttest_1samp(values, 0))
+
+
+def difference(first: Sequence[float], second: Sequence[float]) -> str:
     """Welch's interval: the programs share no split, so that seeds are not paired."""
     from scipy.stats import ttest_ind
 
     mean = float(np.mean(first) - np.mean(second))
-    low, high = ttest_ind(first, second, equal_var=False).confidence_interval(1 - LEVEL)
+    return _with_interval(mean, ttest_ind(first, second, equal_var=False))
+
+
+def _with_interval(mean: float, test: Any) -> str:
+    low, high = test.confidence_interval(1 - LEVEL)
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
