@@ -43,13 +43,12 @@ def _init(own: argparse.Namespace) -> None:
     populations = [*map(_population, own.population)]
     names = [one.name for one in populations]
     groups = [group.split(",") for group in own.overlap]
-    for group in groups:
-        known = set(group) <= set(names) and len(set(group)) > 1
-        require(known, "--overlap", ",".join(group), f"two or more of {', '.join(names)}")
     units = {one.name: one.unit for one in populations}
     for group in groups:
-        alike = len({units[name] for name in group}) == 1
-        require(alike, "--overlap", ",".join(group), "populations of one unit")
+        known = set(group) <= set(names) and len(set(group)) > 1
+        alike = len({units.get(name) for name in group}) == 1
+        allowed = f"two or more of {', '.join(names)}, of one unit"
+        require(known and alike, "--overlap", ",".join(group), allowed)
     require(len(set(names)) == len(names), "--population", names[-1], "each name once")
     DataLedger.begin(own.file, own.name or own.file.stem, populations, groups)
     say(f"{own.file}: a ledger of {', '.join(names)}; ledger={own.file} charges a run to it")

@@ -71,24 +71,24 @@ class Request:
             key, equals, value = word.partition("=")
             if not equals:
                 raise FedprivError(f"{word}: expected key=value; see fedpriv analyse --help")
-            kind, _, name = key.partition(".")
-            if kind == "bounds":
-                bounds = tuple(map(_number, _listed(value)))
-                pair = len(bounds) == 2
-                require(pair, key, value, "two public numbers, such as [0,110]")
-                found.known[name] = Number(name, (bounds[0], bounds[1]))
-            elif kind == "categories":
-                found.known[name] = Category(name, tuple(_listed(value)))
-            elif key == "columns":
-                found.columns = _listed(value)
-            elif key == "data.schema":
-                found._read(Path(value).expanduser())
-            elif key in LISTS:
-                found.words[LISTS[key]] = f"[{','.join(map(_quoted, _listed(value)))}]"
-            elif key != "data":
-                found.words[NUMBERS.get(key, key)] = value
-            else:
-                require(value in ("table", "columns"), key, value, "table, with data.path")
+            match key.split(".", 1):
+                case "bounds", name:
+                    bounds = tuple(map(_number, _listed(value)))
+                    pair = len(bounds) == 2
+                    require(pair, key, value, "two public numbers, such as [0,110]")
+                    found.known[name] = Number(name, (bounds[0], bounds[1]))
+                case "categories", name:
+                    found.known[name] = Category(name, tuple(_listed(value)))
+                case ["columns"]:
+                    found.columns = _listed(value)
+                case "data", "schema":
+                    found._read(Path(value).expanduser())
+                case ["data"]:
+                    require(value in ("table", "columns"), key, value, "table, with data.path")
+                case [key] if key in LISTS:
+                    found.words[LISTS[key]] = f"[{','.join(map(_quoted, _listed(value)))}]"
+                case _:
+                    found.words[NUMBERS.get(key, key)] = value
         return found
 
     def _read(self, path: Path) -> None:
@@ -99,13 +99,13 @@ class Request:
         for one in schema.features:
             if isinstance(one, Category) or (one.range is not None and one.date is None):
                 self.known.setdefault(one.name, one)
-        owner = {"data.one_row_per_user": "true"} if schema.user is None else {}
-        owner |= {} if schema.user is None else {"data.user": hydra_text(schema.user)}
-        silos = f"[{','.join(map(_quoted, schema.silos))}]"
-        held = {} if schema.silo is None else {"data.silo": hydra_text(schema.silo)}
-        held |= {"data.silos": silos} if schema.silo is not None else {}
-        users = {"data.users": str(schema.n_users), "data.decimal": hydra_text(schema.decimal)}
-        self.words = {**owner, **held, **users, **self.words}
+        said = {"data.users": str(schema.n_users), "data.decimal": hydra_text(schema.decimal)}
+        if schema.silo is not None:
+            silos = f"[{','.join(map(_quoted, schema.silos))}]"
+            said |= {"data.silo": hydra_text(schema.silo), "data.silos": silos}
+        alone = {"data.one_row_per_user": "true"}
+        said |= alone if schema.user is None else {"data.user": hydra_text(schema.user)}
+        self.words = {**said, **self.words}
 
     @property
     def settings(self) -> list[str]:

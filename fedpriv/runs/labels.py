@@ -56,23 +56,19 @@ def metric_label(
     kept: whether another model is evaluated, made of what silos remember.
     private: whether the test records are of persons who may not want to be in a public test set.
     """
-    if name == "round":
-        return RELEASED
-    if name.startswith(LOCAL):
-        return HELD_BACK
-    if name in ON_TRAINING:
-        return TRAINING
-    if name not in (*TEST_METRICS, main, CLIP):
-        return UNKNOWN
-    if not certified:
-        return UNCERTIFIED
-    if name == CLIP:
-        return RELEASED
-    if kept:
-        return NOT_RELEASED
-    if private:
-        return PERSONS
-    return RELEASED if disjoint else HELD_BACK
+    rules = (
+        (name == "round", RELEASED),
+        (name.startswith(LOCAL), HELD_BACK),
+        (name in ON_TRAINING, TRAINING),
+        (name not in (*TEST_METRICS, main, CLIP), UNKNOWN),
+        (not certified, UNCERTIFIED),
+        (name == CLIP, RELEASED),
+        (kept, NOT_RELEASED),
+        (private, PERSONS),
+        (disjoint, RELEASED),
+        (True, HELD_BACK),
+    )
+    return next(label for holds, label in rules if holds)
 
 
 TABLES: dict[str, dict[str, str]] = {
