@@ -144,7 +144,7 @@ def start_hydra(args: list[str]) -> None:
 
 def _job(config: DictConfig) -> float:
     """One run of a sweep that a plug-in of Hydra starts, with one line at its end. Returns its last
-    main metric, for sweepers that search."""
+    main metric, for sweepers that search; NaN where it tells none."""
     running = HydraConfig.get()
     folder = Path(running.runtime.output_dir)
     settings = OmegaConf.to_yaml(config, resolve=True)
@@ -159,4 +159,4 @@ def _job(config: DictConfig) -> float:
         raise
     if not config.quiet:
         say(run_line(name, folder, words, None), file=sys.stderr, flush=True)
-    return float(RunFolder(folder).rows(METRICS)[-1][Status.read(folder).metric])
+    return float(RunFolder(folder).rows(METRICS)[-1].get(Status.read(folder).metric, "nan"))

@@ -130,16 +130,16 @@ def test_a_killed_run_is_called_so(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("launcher", "plugin"),
+    ("launcher", "plugin", "told"),
     [
-        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), "hydra_joblib_launcher"),
-        (("hydra/launcher=submitit_local",), "hydra_submitit_launcher"),
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), "hydra_joblib_launcher", "none"),
+        (("hydra/launcher=submitit_local",), "hydra_submitit_launcher", "exact"),
     ],
 )
-def test_the_same_with_other_launchers(launcher, plugin, tmp_path):
+def test_the_same_with_other_launchers(launcher, plugin, told, tmp_path):
     if importlib.util.find_spec(f"hydra_plugins.{plugin}") is None:
         pytest.skip(f"needs {plugin}")
-    words = sweep((1, 2), (0, 1))
+    words = [*sweep((1, 2), (0, 1)), f"evaluation={told}"]
     assert run(*words, "hydra.sweep.dir=alone", cwd=tmp_path).returncode == 0
     done = run_child(*words, *launcher, "hydra.sweep.dir=launched", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
