@@ -159,6 +159,7 @@ class Quieter(Decor):
         return 0.9 * super().pair_noise(silo, query)
 
 
+@pytest.mark.slow
 def test_the_check_of_methods_finds_pairs_with_less_noise():
     """Shipped, the method passes: tests/conformance/test_algorithms.py."""
     algo = Quieter(**{name: getattr(RING, name) for name in vars(RING) if name not in FIXED})

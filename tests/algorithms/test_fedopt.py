@@ -39,18 +39,6 @@ def test_three_rounds_of_algorithm_2(rule):
         close(found, x)
 
 
-def test_three_rounds_of_server_momentum():
-    start, after, prepared = fedpriv_rounds(
-        3, *WORDS, "algo.rule=momentum", f"algo.global_lr={ETA}"
-    )
-    x, m = start, np.zeros_like(start)
-    for found in after:
-        m = BETA1 * m + mean_change(prepared, x)
-        x = x + ETA * m
-        close(found, x)
-    assert "second_moment" not in prepared.state.slots
-
-
 ULDP = (*SMALL, "algo.noise_multiplier=2", "rounds=4")
 
 

@@ -27,7 +27,6 @@ from fedpriv.accountants.events import CHEATING_SERVER
 from fedpriv.accountants.ledger import headline
 from fedpriv.accountants.pld import Pld, gaussian_epsilon
 from fedpriv.accountants.rdp import Rdp
-from fedpriv.accountants.zcdp import SmallEpsilonClaim
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
@@ -67,8 +66,10 @@ def spent(algo, plan, accountant=None, observer="server", rounds=None):
     return headline(rows, observer), rows
 
 
-@pytest.mark.parametrize("cohort", [None, 2], ids=["all", "two"])
-@pytest.mark.parametrize("algo", [*METHODS, LOCAL], ids=named)
+@pytest.mark.parametrize(
+    ("algo", "cohort"),
+    [*((algo, None) for algo in (*METHODS, LOCAL)), (MINIBATCH, 2), (SPIDER, 2), (LOCAL, 2)],
+)
 def test_all_releases_together_cost_exactly_the_epsilon_that_is_asked_for(algo, cohort):
     algo = replace(algo, **{k: v for k, v in CERTIFIED.items() if algo is not LOCAL}, cohort=cohort)
     epsilon, rows = spent(algo, plan_of(algo))
@@ -117,29 +118,6 @@ def test_a_silo_without_training_records_is_told(algo):
 def claims(rows):
     """No paper claims anything for a server that cheats."""
     return [row.claimed for row in rows if row.observer != CHEATING_SERVER]
-
-
-def test_the_paper_spends_the_budget_of_spider_twice():
-    """LO-2 and T11 on whole batches: the solver's rho is an exact Gaussian's, the paper's is (2 -
-    1/q) rho*."""
-    whole = replace(SPIDER, **CERTIFIED | {"epsilon": 1.0}, anchor_batch_size=60, phase=4)
-    whole = replace(whole, batch_size=60)
-    federation = Federation(1, 1, 10, (60,))
-    rho, eps = {}, {}
-    for calibration in ("paper", "certified"):
-        algo = replace(whole, calibration=calibration)
-        plan = make_plan(algo, Gaussian(1.0, 0.0), federation=federation)
-        noise = plan.noise_multipliers
-        rho[calibration] = 3 * 2**2 / (2 * noise["gradient"] ** 2) + 9 * 4**2 / (
-            2 * noise["difference"] ** 2
-        )
-        eps[calibration], rows = spent(algo, plan)
-        if calibration == "paper":
-            assert claims(rows) == pytest.approx([1.0] * 3)
-    budget = SmallEpsilonClaim.rho_for(1.0, 1e-5)
-    assert rho["paper"] == pytest.approx((2 - 1 / 4) * budget)
-    assert eps["certified"] == pytest.approx(1.0, abs=1e-6)
-    assert gaussian_epsilon(math.sqrt(2 * rho["certified"]), 1e-5) == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("algo", [MINIBATCH, ONE_PASS, SPIDER, ALTERNATE], ids=named)
@@ -194,7 +172,7 @@ def test_noise_for_amplified_batches_is_smaller():
     for sampling, size in (("poisson", 5), ("without_replacement", 60)):
         words = {"sampling": sampling, "batch_size": size, "rounds": 3}
         algo = replace(MINIBATCH, **CERTIFIED | words)
-        plan = plan_of(algo)
+        plan = make_plan(algo, Gaussian(1.0, 0.0), federation=Federation(2, 2, 10, (100, 60)))
         assert 2.97 < spent(algo, plan)[0] <= 3.0 + 1e-6
         noise[sampling] = plan.mechanism.noise_multiplier
     assert noise["poisson"] < 0.9 * noise["without_replacement"]
@@ -215,14 +193,13 @@ def test_against_a_sum_the_other_silos_noise_counts():
         plan_of(replace(algo, cohort=4, least_cohort=2), SecAgg(cohort=3, threshold=3))
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("algo", [MINIBATCH, SVRG, SPIDER], ids=named)
-def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo, scale):
+def test_t10_a_record_moves_a_message_by_its_clip_over_the_batch(algo):
     """However long its gradient: clipping comes before the division, over the whole vector."""
     algo = replace(algo, clip=0.01, rounds=4)
     [records] = silos_of([30])
     near = replace(flipped(records, 7), x=records.x.clone())
-    records.x[7] *= scale
+    records.x[7] *= 1e4
     moved = []
     sims = [prepared(algo, [data]) for data in (records, near)]
     list(states_of(sims[0], 2))  # away from an anchor

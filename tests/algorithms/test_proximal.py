@@ -6,7 +6,6 @@ from erm_world import prepared, silos_of
 from hypothesis import given
 from hypothesis import strategies as st
 from lowy_world import PL, SVRG, quiet, states_of
-from scipy.optimize import minimize
 
 from fedpriv.algorithms.proximal import ProximalOperator, Regulariser
 from fedpriv.errors import ConfigError
@@ -39,53 +38,6 @@ def test_it_minimises_what_it_should(operator, v, w, step):
         return step * operator.value(z) + ((z - v) ** 2).sum() / 2
 
     assert objective(x) <= objective(other) - ((x - other) ** 2).sum() / 2 + 1e-9
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
-@given(v=VECTORS, w=VECTORS, step=STEPS)
-def test_it_is_firmly_nonexpansive(operator, v, w, step):
-    x, y = operator(v, step), operator(w, step)
-    assert ((x - y) ** 2).sum() <= (x - y) @ (v - w) + 1e-9
-
-
-@pytest.mark.parametrize("operator", [BALL, BOX], ids=repr)
-@given(v=VECTORS, step=STEPS)
-def test_a_projection_is_one(operator, v, step):
-    x = operator(v, step)
-    np.testing.assert_allclose(operator(x, 2 * step), x, atol=1e-12)
-    if operator.value(v) == 0:
-        np.testing.assert_array_equal(x, v)
-
-
-SMOOTHED = 1e-7
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_numerical_minimiser_agrees(seed):
-    """scipy on the objective with |.| replaced by sqrt(.^2 + 1e-14), and within constraints of its
-    own kind."""
-    rng = np.random.default_rng(seed)
-    v, step = rng.normal(size=5) * 2, 0.5
-
-    def found(penalty, **how):
-        return minimize(
-            lambda z: step * penalty(z) + ((z - v) ** 2).sum() / 2, 0.1 * v, tol=1e-12, **how
-        ).x
-
-    def norm(z):
-        return np.sqrt((z**2).sum() + SMOOTHED**2)
-
-    l1 = found(lambda z: 0.4 * np.sqrt(z**2 + SMOOTHED**2).sum(), method="Powell")
-    np.testing.assert_allclose(L1(v, step), l1, atol=1e-5)
-    groups = found(
-        lambda z: 0.6 * sum(norm(z[start : start + 2]) for start in (0, 2, 4)), method="BFGS"
-    )
-    np.testing.assert_allclose(PAIRS(v, step), groups, atol=1e-4)
-    box = found(lambda z: 0.0, method="L-BFGS-B", bounds=[(-0.7, 0.7)] * 5)
-    np.testing.assert_allclose(BOX(v, step), box, atol=1e-5)
-    inside = {"type": "ineq", "fun": lambda z: 1.5**2 - (z**2).sum()}
-    ball = found(lambda z: 0.0, method="SLSQP", constraints=inside)
-    np.testing.assert_allclose(BALL(v, step), ball, atol=1e-5)
 
 
 def test_by_hand():

@@ -9,11 +9,12 @@ from fedpriv.testing.experiments import SMALL
 ROUNDS = 4
 METHODS = {
     "decor": ("algo.batch_size=9", "algo.calibration=given", "algo.noise_multiplier=1"),
+    "local_only": ("optimizer=adam", "algo.keep_optimizer=true"),
     "localized_mb_sgd": (
         *("algo.phases=2", "algo.batch_size=9", "algo.calibration=given"),
         "algo.noise_multiplier=1",
     ),
-    "mr_mtl": (f"algo.epsilons=[1,3,9] algo.rounds={ROUNDS} algo.batch_size=20").split(),
+    "mr_mtl": ("algo.batch_size=20",),
     "uldp_opt": ("algo.cycle=2", "algo.rule=momentum", "mechanism=correlated"),
 }
 

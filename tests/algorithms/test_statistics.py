@@ -79,29 +79,24 @@ LAPLACE = ("mechanism=laplace",)
 def test_a_user_moves_the_sums_by_at_most_the_bound(name, norm, tmp_path):
     words, factor = PLACES[name]
     words += LAPLACE if norm == 1 else ()
-    ratios = []
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        rows = rows_of(rng, most=1 if name == "rows are persons" else 4)
-        whole = released(write(tmp_path / "t.csv", rows), *words)
-        who = {
-            (row[0], row[1] if PLACES[name][0] == BY_HOSPITAL else "")
-            for row in rows
-            if row[0][0] != "z"
-        }
-        for user, hospital in sorted(who)[::4]:
-            others = [row for row in rows if row[0] != user or hospital not in ("", row[1])]
-            less = released(write(tmp_path / "t.csv", others), *words)
-            ratios.append(float(np.linalg.norm(whole - less, norm)) / factor)
+    ratios, rng = [], np.random.default_rng(0)
+    rows = rows_of(rng, most=1 if name == "rows are persons" else 4)
+    whole = released(write(tmp_path / "t.csv", rows), *words)
+    who = {
+        (row[0], row[1] if PLACES[name][0] == BY_HOSPITAL else "")
+        for row in rows
+        if row[0][0] != "z"
+    }
+    for user, hospital in sorted(who)[::3]:
+        others = [row for row in rows if row[0] != user or hospital not in ("", row[1])]
+        less = released(write(tmp_path / "t.csv", others), *words)
+        ratios.append(float(np.linalg.norm(whole - less, norm)) / factor)
     assert max(ratios) <= 1 + 1e-12
     assert max(ratios) > (0.2 if factor > 1 else 0.6)  # a user is there, and is not cut
 
 
 NEIGHBOURS = [
-    ("dealt", ()),
     ("of one hospital each", ()),
-    ("of several hospitals", ()),
-    ("of one hospital each", LAPLACE),
     ("of several hospitals", LAPLACE),
 ]
 
@@ -116,10 +111,10 @@ def test_no_neighbour_moves_more_than_is_charged(name, noise, tmp_path):
     assert found[0].ratio > 0.2
 
 
-def test_fifty_epsilons_are_those_of_one_gaussian():
+def test_epsilons_are_those_of_one_gaussian():
     exps = [experiment(*settings("none.csv", *place, "accountant=pld")) for place, _ in SOME]
     rng = np.random.default_rng(11)
-    for number in range(50):
+    for number in range(12):
         noise = round(float(rng.uniform(0.6, 12)), 3)
         chosen = rng.permutation(list(STATISTICS))[: rng.integers(1, 5)].tolist()
         exp = exps[number % len(exps)]

@@ -5,8 +5,6 @@ import pytest
 import torch
 from dp_accounting import (
     GaussianDpEvent,
-    NonPrivateDpEvent,
-    PoissonSampledDpEvent,
     get_epsilon_gaussian,
 )
 from parties_of_generators import Protocols, run
@@ -22,7 +20,6 @@ from fedpriv.algorithms.uldp import UldpAvg, UldpSgd
 from fedpriv.algorithms.uldp_naive import UldpNaive
 from fedpriv.errors import ConfigError
 from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.query import Total
@@ -84,32 +81,6 @@ def test_everybody_sees_the_declared_noise_less_what_they_know():
     assert (cheating.certified, cheating.claimed) == (GaussianDpEvent(5.0), None)
     assert all(event.claimed == GaussianDpEvent(5.0) for event in seen.values())
     assert {(event.unit, event.adjacency) for event in seen.values()} == {("user", "add/remove")}
-
-
-def test_sub_sampling_helps_only_who_cannot_see_the_sample():
-    seen = events(avg(user_rate=0.1))
-    assert seen["released model"].certified == PoissonSampledDpEvent(0.1, GaussianDpEvent(5.0))
-    assert seen["server"].certified == GaussianDpEvent(5.0)
-    assert seen["server"].claimed is None
-    assert seen["silo"].certified.noise_multiplier == pytest.approx(5 * np.sqrt(4 / 5))
-
-
-def test_nothing_is_certified_for_who_sees_the_counts():
-    seen = events(sgd(weighting="records"))
-    assert seen["released model"].certified == GaussianDpEvent(5.0)
-    for observer in ("server", "silo"):
-        assert seen[observer].certified == NonPrivateDpEvent()
-        assert any(text.startswith("FAILS") for text in seen[observer].assumptions)
-        assert seen[observer].claimed == GaussianDpEvent(5.0)
-
-
-def test_a_lone_silo_knows_all_the_noise_and_no_mechanism_certifies_nothing():
-    assert events(avg(), silos=1)["silo"].certified == NonPrivateDpEvent()
-    without = events(avg(), mechanism=NoMechanism())
-    assert all(
-        event.certified == NonPrivateDpEvent() and event.claimed is None
-        for event in without.values()
-    )
 
 
 def test_the_sample_is_poisson_and_named_by_round():

@@ -29,7 +29,6 @@ from fedpriv.models.tasks import Classification
 from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runtime import allocate
 from fedpriv.testing import experiment
 from fedpriv.util.streams import Streams
 
@@ -109,26 +108,6 @@ def test_one_scope_a_silo_and_nothing_for_an_empty_one():
         PoissonSampledDpEvent(1 / 8, GaussianDpEvent(5.0)), 400
     )
     assert {event.group_size for event in seen} == {8}
-
-
-def test_a_certificate_covers_users_in_several_silos():
-    """KA-6: a user's k records may lie anywhere. Every split over two silos, composed exactly,
-    costs less than what is certified; here that is a user whose records all lie in the faster
-    silo."""
-    from fedpriv.accountants.group import group_event
-    from fedpriv.accountants.pld import Pld
-
-    slow, fast = (PoissonSampledDpEvent(1 / n, GaussianDpEvent(5.0)) for n in (40, 8))
-    steps = {slow: 2000, fast: 400}
-    spent = []
-    for k in range(9):
-        parts = [
-            (group_event(event, n), steps[event]) for event, n in ((fast, k), (slow, 8 - k)) if n
-        ]
-        spent.append(Pld().epsilons(parts, "add/remove")["pld"])
-    rows = epsilons(events(BASE, [160, 32]), 1)
-    assert rows["pld"] == pytest.approx(max(spent), rel=1e-9) == pytest.approx(spent[8], rel=1e-9)
-    assert rows["rdp"] > rows["pld"]
 
 
 def allocation(seed=0, users=9, silos=3, n=90):
@@ -265,13 +244,3 @@ def test_without_a_bound_nothing_is_said_of_users_and_records_cost_the_same(meth
     assert one["record"][0] == pytest.approx(one["user"][0])
     if method != "dp_erm":  # whose noise is made by a conversion that is not tight
         assert one["user"][0] == pytest.approx(3, rel=1e-3)
-
-
-@pytest.mark.parametrize("method", [*METHODS, "minibatch_sgd"])
-def test_further_records_do_not_train(method):
-    free, few = (
-        experiment(f"algo={method}", *WORDS, *words) for words in ((), ("algo.records_per_user=3",))
-    )
-    (_, whole, _), (_, kept, federation) = allocate(free), allocate(few)
-    np.testing.assert_array_equal(kept.counts().sum(0), np.minimum(whole.counts().sum(0), 3))
-    assert federation.records_per_user == 3
