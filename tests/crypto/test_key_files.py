@@ -146,35 +146,6 @@ def test_what_cannot_be_done_changes_nothing(words, why, tmp_path):
     assert after == before
 
 
-def after_revocation(folder):
-    keys_command.main(["revoke", "silo0", "--roster", "r.csv"])
-
-
-def without_its_line(folder):
-    (folder / "r.csv").unlink()
-
-
-def without_its_file(folder):
-    (folder / "k" / "silo0.key").unlink()
-
-
-@pytest.mark.parametrize("change", [after_revocation, without_its_line, without_its_file])
-def test_each_advice_works_when_it_is_pasted(change, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    new = ["new", "silo0", "--keys", "k", "--roster", "r.csv"]
-    keys_command.main(new)
-    first = read_key(Path("k/silo0.key"))
-    change(tmp_path)
-    with pytest.raises(FedprivError, match="fedpriv keys ") as refused:
-        keys_command.main(new)
-    advice = str(refused.value).partition("fedpriv keys ")[2].split()
-    keys_command.main(advice)
-    if advice[0] == "revoke":
-        keys_command.main(new)
-    key = KeyFiles("silo0", "k", "r.csv").identity().key
-    assert (key == first) == (advice[0] == "add")
-
-
 def test_a_rotation_that_was_cut_off_is_ended_by_the_next(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     keys_command.main(["new", "silo0", "--keys", "k", "--roster", "r.csv"])
@@ -250,17 +221,6 @@ def test_one_of_two_who_make_the_same_key_is_refused(tmp_path, monkeypatch, caps
     assert all("exists" in line for line in said if line)
     made = read_key(Path("k/silo0.key")).verification_key
     assert made.raw.hex() in capsys.readouterr().out
-
-
-def test_a_roster_that_links_to_itself_is_refused_in_one_line(tmp_path):
-    (tmp_path / "r.csv").symlink_to("r.csv")
-    refusal("keys", "revoke", "a", "--roster", "r.csv", cwd=tmp_path)
-
-
-def test_new_keys_that_are_refused_leave_no_folder(tmp_path):
-    assert run("keys", "new", "a", "--keys", "k", "--roster", "r.csv", cwd=tmp_path).returncode == 0
-    done = run("keys", "new", "a", "--keys", "other", "--roster", "r.csv", cwd=tmp_path)
-    assert (done.returncode, (tmp_path / "other").exists()) == (2, False)
 
 
 def test_a_roster_in_no_folder_is_refused(tmp_path):

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from fedpriv.crypto.roster import Identity, Roster, RosterEntry, new_identities
+from fedpriv.crypto.roster import Identity, Roster, new_identities
 from fedpriv.crypto.signatures import SigningKey, VerificationKey
 from fedpriv.errors import FedprivError
 
@@ -116,14 +116,6 @@ def test_a_signature_is_bound_to_settings_session_and_roster():
     longer = one["silo0"].roster.rotated("server", SigningKey.generate().verification_key)
     other = Identity("silo1", one["silo1"].key, longer).signer(b"settings", b"session")
     assert not other.verifies("silo0", signature, statement)
-
-
-def test_two_keys_of_one_party_or_a_gap_are_refused():
-    first, second = (SigningKey.generate().verification_key for _ in range(2))
-    with pytest.raises(FedprivError):
-        Roster((RosterEntry("a", 1, first), RosterEntry("a", 2, second)))
-    with pytest.raises(FedprivError):
-        Roster((RosterEntry("a", 1, first), RosterEntry("a", 3, second, "revoked")))
 
 
 def test_a_later_process_of_a_run_revokes_the_keys_before():

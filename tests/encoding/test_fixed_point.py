@@ -68,16 +68,6 @@ def test_rounding_moves_signals_apart_by_no_more_than_the_shift(span, parties, s
     assert abs(np.linalg.norm(one - two) - apart) <= encoding.shift(30) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("bits", [32, 64])
-def test_everyone_at_the_edge_of_the_range_does_not_wrap(bits):
-    encoding = FixedPoint(bits, 12.0, 1000)
-    for edge in (12.0, -12.0):
-        total = np.zeros(1, dtype=encoding.dtype)
-        for _ in range(1000):
-            total += encoding.encode(np.array([edge]), "silo0")
-        assert encoding.decode(total) == 1000 * edge
-
-
 @pytest.mark.parametrize("value", [1.0001, -1.0001, np.inf, np.nan])
 def test_out_of_range_is_an_error_that_names_the_key(value):
     with pytest.raises(OutOfRangeError, match=r"aggregation\.range=1: .*silo2"):

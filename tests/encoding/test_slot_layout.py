@@ -46,15 +46,6 @@ def test_the_largest_cap_on_records_of_a_3072_bit_key():
         layout(**finer, n_max=2099)
 
 
-@pytest.mark.parametrize(("n_max", "slots"), [(10, 68), (100, 18), (500, 4), (2000, 1)])
-def test_slots_of_a_3072_bit_key(n_max, slots):
-    # 100 users, clip 1, precision 2^-24, noise multiplier 5 and 16 standard deviations; a slot may
-    # be one bit narrower than bits(2 * total) + 1, which leaves these numbers as they are or one
-    # higher.
-    found = SlotLayout(3072, n_max, 24, users=100, silos=1, bound=1.0, noise=80.0).slots
-    assert found in (slots, slots + 1)
-
-
 @given(
     st.integers(1, 40),
     st.integers(1, 30),

@@ -1,4 +1,3 @@
-import math
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -142,13 +141,6 @@ def test_what_is_not_in_the_schema_is_refused(value):
         size_of(value)
 
 
-def test_torch_tensors_are_refused():
-    import torch
-
-    with pytest.raises(MessageError, match="torch"):
-        encode({"vector": torch.zeros(3)})
-
-
 def test_registered_dataclasses():
     @register
     @dataclass(frozen=True)
@@ -228,15 +220,6 @@ def test_what_is_written_is_nested_as_deep_as_what_is_read(wrap, begin):
         decode(begin + data)
 
 
-def test_what_leads_back_to_itself_has_no_end():
-    loops = [{}, Nest([])]
-    loops[0][0] = loops[0]
-    loops[1].inner.append(loops[1])
-    for loop in loops:
-        with pytest.raises(MessageError, match="deep"):
-            encode(loop)
-
-
 @pytest.mark.parametrize(
     "shape", [(1,) * DEPTH, (0, messages.LIMIT), (messages.LIMIT, 0), (2, 0, messages.LIMIT // 2)]
 )
@@ -286,8 +269,3 @@ def test_too_large_a_message_is_refused_without_building_it(monkeypatch):
     assert len(messages.digest_of(b"x" * 1000)) == 32
     with pytest.raises(MessageError, match="a length of 1001"):
         messages.digest_of(b"x" * 1001)
-
-
-def test_floats_keep_every_bit():
-    for value in (0.1, -0.0, 5e-324, math.inf):
-        assert np.float64(decode(encode(value))).tobytes() == np.float64(value).tobytes()

@@ -32,12 +32,3 @@ def test_counts_what_each_party_sends_in_each_step():
         dict(zip(columns, (4, "update", 0, "b", 1, SIZE))),
         dict(zip(columns, (4, "update", 1, "server", 2, 2 * SIZE))),
     ]
-
-
-def test_one_traffic_may_count_several_exchanges():
-    traffic = Traffic()
-    with InProcess().open(dict.fromkeys(a_sum(), play.Role()), {}) as session:
-        for _ in range(2):
-            play.run(session, a_sum(), traffic)
-    assert traffic.messages == {(0, "a"): 2, (0, "b"): 2, (1, "server"): 4}
-    assert traffic.bytes == {(0, "a"): 2 * SIZE, (0, "b"): 2 * SIZE, (1, "server"): 4 * SIZE}

@@ -1,7 +1,5 @@
 """What a silo computes: contributions and work, in turn or in one batch with other silos."""
 
-from weakref import ref
-
 import numpy as np
 import pytest
 from works import Doubled
@@ -65,26 +63,3 @@ def test_changes_see_blocks_and_let_works_pass(changes):
     [work], job = finished(job.batched(), 2)
     assert work.runs == 0
     assert units(job) == [2 * 10**changes]
-
-
-@pytest.mark.parametrize("key", ["a", None])
-def test_work_is_let_go_of_once_its_result_is_there(key):
-    """Else a silo's copies of records and buffers wait for the end of the query."""
-    works = []
-
-    def steps():
-        work = Doubled(1, key)
-        works.append(ref(work))
-        result = yield work
-        del work
-        yield block(result)
-        assert works[0]() is None
-        yield block(result + 1)
-
-    job = LocalJob(steps()).map(lambda found: found)
-    if key is not None:
-        party = job.batched()
-        next(party)
-        with pytest.raises(StopIteration):
-            party.send(2)
-    assert units(job) == [2, 3]

@@ -9,9 +9,7 @@ from fedpriv.rounds.contributors import (
     HomeWeighting,
     OwnWeighting,
     RecordsInFull,
-    RecordVectors,
     RecordWeighting,
-    Silos,
     UniformWeighting,
     Users,
     Weighting,
@@ -109,21 +107,6 @@ def test_a_weight_for_a_user_without_records_is_refused():
 def test_equal_weights_take_the_room_of_one(weighting):
     """10,000 silos each keep a row for every user."""
     assert weighting.own_weights(0, (4, 1000)).strides == (0,)
-
-
-@pytest.mark.parametrize(
-    ("contributors", "pooled", "needs_sizes"),
-    [
-        (Users(), False, False),
-        (Silos(), False, True),
-        (Silos(pooled=True), True, False),
-        (RecordVectors(), False, True),
-    ],
-    ids=repr,
-)
-def test_who_trains_at_once_and_whose_epsilons_need_sizes(contributors, pooled, needs_sizes):
-    """Records that train at once may influence each other, as in batch statistics."""
-    assert (contributors.pooled, contributors.needs_sizes) == (pooled, needs_sizes)
 
 
 @pytest.mark.parametrize(
