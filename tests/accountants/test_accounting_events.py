@@ -10,7 +10,7 @@ import dp_accounting as dp
 import pytest
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
-from fedpriv.accountants.events import ADD_REMOVE, Event, leaves
+from fedpriv.accountants.events import leaves
 from fedpriv.errors import ConfigError
 
 GAUSSIAN = dp.GaussianDpEvent(5.0)
@@ -87,9 +87,3 @@ def test_sampling_everything_is_no_sampling():
 def test_impossible_mechanisms_end_in_one_line(event):
     with pytest.raises(ConfigError, match=r"^[^\n]+$"):
         leaves([(event, 1)])
-
-
-def test_equal_events_are_one():
-    assert Event("s", "user", ADD_REMOVE, GAUSSIAN, None) == Event(
-        "s", "user", ADD_REMOVE, dp.GaussianDpEvent(5.0), None
-    )

@@ -125,7 +125,7 @@ def drawn(chance):
     return charges
 
 
-SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 50))]
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 50))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -147,13 +147,6 @@ def test_what_choosing_afterwards_costs(name):
     beforehand = by_one_order(charges, DELTA)
     found = Budget(beforehand, DELTA).spent(charges)
     assert 1.03 * beforehand < found < 1.18 * beforehand
-
-
-def test_a_larger_sum_never_costs_less():
-    budget, charge = Budget(2.0, DELTA), sampled(0.05, 1.5)
-    totals = [budget.spent({charge: count}) for count in (1, 2, 3, 10, 50, 51, 1000)]
-    assert totals == sorted(totals)
-    assert budget.spent({charge: 50}) < budget.spent({charge: 50, released(): 1})
 
 
 # -- an attack that chooses ------------------------------------------------------------------------

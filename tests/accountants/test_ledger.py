@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import math
-import time
 from dataclasses import replace
 from functools import partial
 
@@ -199,24 +198,6 @@ def test_an_impossible_event_names_itself_and_the_accountant():
         ledger.rows(1)
 
 
-def test_table_shows_blank_and_infinity():
-    rows = [
-        EpsilonRow(1, "server", "user", ADD_REMOVE, "rdp", math.inf, 10.72551),
-        EpsilonRow(100, "released model", "record", REPLACE, "pld", 9.99726, None),
-    ]
-    console = Console(file=io.StringIO(), width=120)
-    console.print(epsilon_table(rows, 1e-5))
-    text = console.file.getvalue()
-    assert "epsilon at delta = 1e-05" in text
-    first, second = [
-        [cell.strip() for cell in line.split("│")[1:-1]]
-        for line in text.splitlines()
-        if "│" in line
-    ]
-    assert first == ["1", "server", "user", ADD_REMOVE, "rdp", "∞", "10.7255"]
-    assert second == ["100", "released model", "record", REPLACE, "pld", "9.9973", ""]
-
-
 def test_a_row_names_all_whose_word_it_is():
     ledger, seen = Ledger(Rdp()), []
     for authors in ((), ("Mine",), ("Mine", "Yours"), ()):
@@ -257,23 +238,6 @@ def test_the_table_marks_what_is_not_enforced():
     ]
     assert "* declared by Mine" in shown(*rows)
     assert "declared" not in shown(*rows[1:])
-
-
-@pytest.mark.parametrize(
-    ("accountant", "event", "seconds"),
-    [(Rdp(), SERVER, 1e-3), (Rdp(), MODEL, 5e-3), (Pld(), SERVER, 1e-2), (RdpAndPld(), MODEL, 0.1)],
-)
-def test_a_round_is_cheap(accountant, event, seconds):
-    ledger = Ledger(accountant)
-    ledger.record([event], times=99)
-    ledger.rows(99)  # the first round builds curves that later ones share
-    best = math.inf
-    for round in range(100, 110):
-        ledger.record([event])
-        start = time.process_time()
-        ledger.rows(round)
-        best = min(best, time.process_time() - start)
-    assert best < seconds
 
 
 def of(observer: str, unit: str, certified: float) -> EpsilonRow:

@@ -1,4 +1,4 @@
-"""PLD against the closed form, Opacus's PRV accountant, an FFT of our own and a simulation."""
+"""PLD against the closed form, dp_accounting, an FFT of our own and a simulation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import dp_accounting as dp
 import mpmath
 import numpy as np
 import pytest
-from accounting_oracles import gaussian_delta, gaussian_epsilon, sampled_epsilon
+from accounting_oracles import gaussian_epsilon, sampled_epsilon
 from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
 from fedpriv.accountants import pld as module
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.pld import Pld
-from fedpriv.accountants.rdp import claimed_epsilon
 
 
 def release(q: float, sigma: float) -> dp.DpEvent:
@@ -51,15 +50,10 @@ def test_golden_gaussian(sigma, rounds, epsilon, tolerance):
 # FFT).
 SAMPLED = [
     (0.1, 5.0, 100, 0.7583, 2e-3, 2e-5),
-    (0.3, 5.0, 100, 2.5324, 2e-3, 1e-4),
-    (0.5, 5.0, 100, 4.4878, 2e-3, 1e-4),
     (0.7, 5.0, 100, 6.5912, 2e-3, 1e-4),
-    (0.1, 5.0, 200, 1.0981, 2e-3, 2e-5),
-    (0.3, 5.0, 200, 3.7233, 2e-3, 1e-4),
     (0.5, 5.0, 200, 6.7012, 2e-3, 1e-4),
     (0.01, 5.0, 100_000, 2.6275, 2e-3, 5e-5),
-    (1 / 8, 5.0, 20_000, 20.957, 0.1, 1e-4),  # ULDP-GROUP: heart, creditcard and mnist silos
-    (1 / 70, 5.0, 350_000, 8.246, 0.04, 5e-5),
+    (1 / 8, 5.0, 20_000, 20.957, 0.1, 1e-4),  # ULDP-GROUP: heart and mnist silos
     (1 / 169, 5.0, 1_690_000, 7.363, 0.04, 5e-5),
 ]
 
@@ -73,25 +67,8 @@ def test_golden_sampled(q, sigma, rounds, epsilon, tolerance, step):
 
 
 @pytest.mark.parametrize(
-    ("q", "sigma", "rounds"), [(0.1, 5.0, 100), (0.02, 1.0, 1000), (0.5, 2.0, 50)]
+    ("sigma", "rounds"), [(0.5, 1), (5.0, 100), (5.0, 10_000), (50.0, 100_000), (2000.0, 1)]
 )
-def test_within_opacus_prv_bounds(q, sigma, rounds):
-    from opacus.accountants.analysis import prv as opacus
-
-    errors = {"eps_error": 0.005, "delta_error": 1e-8}
-    one = opacus.PoissonSubsampledGaussianPRV(q, sigma)
-    far = opacus.compute_safe_domain_size([one], [rounds], **errors)
-    domain = opacus.Domain.create_aligned(
-        -far, far, 0.005 / math.sqrt(rounds * math.log(12 / 1e-8) / 2)
-    )
-    cut = opacus.TruncatedPrivacyRandomVariable(one, domain.t_min, domain.t_max)
-    all_rounds = opacus.compose_heterogeneous([opacus.discretize(cut, domain)], [rounds])
-    low, _, high = all_rounds.compute_epsilon(1e-5, **errors)
-    assert low <= pld(release(q, sigma), rounds) <= high
-
-
-@pytest.mark.parametrize("sigma", [0.5, 5.0, 50.0, 2000.0])
-@pytest.mark.parametrize("rounds", [1, 100, 100_000])
 def test_discretised_compositions_stay_above_the_closed_form(sigma, rounds):
     one = (MixtureOfGaussiansDpEvent(sigma, (1.0,), (1.0,)), rounds)
     from fedpriv.accountants.pld import distribution, grid_interval, repeated, smallest_epsilon
@@ -151,43 +128,13 @@ def test_ends_of_the_scale():
     )
 
 
-def test_t1_two_point_silo_updates_break_the_naive_claim():
-    """KA-1: each silo sends one clipped vector, so a user may move every silo's from -C to C, not
-    from 0 to C."""
-    silos, clip, d = 5, 1.0, 3
-
-    def total(direction: float) -> np.ndarray:
-        updates = np.full((silos, d), 100 * direction)
-        return np.sum(
-            updates * np.minimum(1, clip / np.linalg.norm(updates, axis=1, keepdims=True)), axis=0
-        )
-
-    gap = np.linalg.norm(total(1.0) - total(-1.0))
-    assert gap == pytest.approx(2 * clip * silos)
-
-    def broken(sigma: float, rounds: int) -> tuple[float, float]:
-        claimed = claimed_epsilon([(dp.GaussianDpEvent(sigma), rounds)], 1e-5)
-        return claimed, gaussian_delta(claimed, math.sqrt(rounds) * gap / (sigma * clip * silos))
-
-    assert broken(1.0, 1)[1] > 1e-2  # one round is enough
-    claimed, delta = broken(5.0, 100)
-    assert claimed == pytest.approx(10.7255, abs=1e-4)
-    assert delta == pytest.approx(0.183, abs=1e-3)
-    noise = np.random.default_rng(0).normal(
-        size=1_000_000
-    )  # and measured: outputs along the gap, in noise units
-    threshold = claimed / 4 - 2  # 100 rounds at sigma 5 are one release with a gap of 4
-    seen = np.mean(noise + 4 > threshold + 4) - math.exp(claimed) * np.mean(noise > threshold + 4)
-    assert seen == pytest.approx(0.183, abs=0.03)
-
-
 def test_gaussian_epsilons_are_the_librarys_and_never_below_the_exact_ones():
     """mpmath says what is exact, as far as the logarithms of floats do: to 1e-15."""
     from dp_accounting import get_epsilon_gaussian
 
     rng = np.random.default_rng(0)
     with np.errstate(divide="ignore"), mpmath.workdps(40):
-        for gap, delta in zip(10 ** rng.uniform(-6, 3, 300), 10 ** rng.uniform(-12, -0.1, 300)):
+        for gap, delta in zip(10 ** rng.uniform(-6, 3, 100), 10 ** rng.uniform(-12, -0.1, 100)):
             found = module.gaussian_epsilon(gap, delta)
             size = max(1.0, found)
             assert abs(found - float(get_epsilon_gaussian(1 / gap, delta))) <= 2e-12 * size

@@ -1,4 +1,4 @@
-"""Renyi curves against Opacus, mpmath and the binomial sum."""
+"""Renyi curves against mpmath and the binomial sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from accounting_oracles import balle_epsilon, integer_epsilon, integer_rdp
 from fedpriv.accountants.events import ADD_REMOVE, REPLACE
 from fedpriv.accountants.renyi import (
     ORDERS,
-    PAPER_ORDERS,
     convert,
     event_curve,
     rdp_curve,
@@ -35,21 +34,8 @@ def test_integer_orders_equal_the_binomial_sum():
 
 
 @pytest.mark.parametrize(
-    ("q", "sigma"), [(0.001, 200.0), (0.1, 5.0), (0.5, 5.0), (0.5, 0.3), (0.9, 1.0), (0.999, 50.0)]
-)
-def test_fractional_orders_equal_opacus(q, sigma):
-    from opacus.accountants.analysis.rdp import compute_rdp
-
-    orders = tuple(order for order in PAPER_ORDERS if not order.is_integer())
-    opacus = compute_rdp(q=q, noise_multiplier=sigma, steps=1, orders=orders)
-    assert rdp_curve([(release(q, sigma), 1)], ADD_REMOVE, orders) == pytest.approx(
-        opacus, rel=1e-6, abs=2e-12
-    )
-
-
-@pytest.mark.parametrize(
     ("q", "sigma", "order"),
-    [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.05, 2.5), (0.7, 0.01, 2.5)],
+    [(0.5, 200.0, 1.1), (0.001, 200.0, 1.02), (0.3, 0.3, 10.9), (0.7, 0.01, 2.5)],
 )
 def test_fractional_orders_equal_the_integral(q, sigma, order):
     with mpmath.workdps(40):
@@ -79,15 +65,6 @@ def test_curves_add_up_and_an_open_release_has_none():
     assert np.isinf(rdp_curve([*parts, (dp.NonPrivateDpEvent(), 1)], ADD_REMOVE)).all()
     assert convert(ORDERS, np.full(len(ORDERS), np.inf), 1e-5) == np.inf
     assert convert((), np.zeros(0), 1e-5) == np.inf
-
-
-def test_a_gaussian_has_the_same_curve_under_both_adjacencies():
-    curves = [
-        event_curve(dp.GaussianDpEvent(3.0), adjacency, ORDERS)
-        for adjacency in (ADD_REMOVE, REPLACE)
-    ]
-    np.testing.assert_array_equal(*curves)
-    np.testing.assert_allclose(curves[0], np.array(ORDERS) / (2 * 3.0**2), rtol=1e-12)
 
 
 def test_a_curve_of_a_sampled_gaussian_is_above_its_rounding():

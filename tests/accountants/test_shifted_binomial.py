@@ -74,11 +74,8 @@ def test_no_shift_of_one_count_tells_more_than_the_gaussian(trials, shift, epsil
 
 SHIFTS = [
     {64: 1},
-    {32: 4},
     {8: 64},
-    {-8: 64},
     {8: 32, -8: 32},
-    {4: 256},
     {45: 1, -45: 1},
     {60: 1, 10: 4},
 ]
@@ -134,20 +131,6 @@ def test_the_gap_is_the_largest_step(trials, length):
 def test_the_bound_on_a_step_holds_where_steps_are_computed(trials, reach):
     low, high = trials // 4 - reach, trials // 4 + reach
     assert largest_step(trials, low, high) <= step_bound(trials, low, high)
-
-
-def test_the_bound_on_a_step_is_that_of_the_lower_end():
-    """There v (1 - v) is smaller and the entropy larger than at the upper end. a is the smaller
-    root of b a^2 - a + c."""
-    trials, reach = 2**30, 200_000
-    low, high = trials // 4 - reach, trials // 4 + reach
-    with mpmath.workdps(40):
-        k, x = mpmath.mpf(low - 1), mpmath.mpf(low) / trials
-        c = 1 / mpmath.sqrt(k * (1 - k / trials))
-        entropy = x * mpmath.log(4 * x) + (1 - x) * mpmath.log((1 - x) * 4 / 3)
-        b = mpmath.sqrt(2 * trials * entropy) / 2 + mpmath.mpf(1) / 6
-        a = min(mpmath.polyroots([b, -1, c]))
-        assert step_bound(trials, low, high) == pytest.approx(float(a), rel=1e-10)
 
 
 def test_the_bound_goes_on_where_computing_ends():

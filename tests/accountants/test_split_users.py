@@ -43,19 +43,17 @@ def moments(q: float, sigma: float, k: int, order: float) -> tuple[float, float]
 
     def divergence(power: float) -> float:
         far = order * k / sigma
-        x, m = np.linspace(-40 - q * far, far + 40, 400_001), np.arange(k + 1)[:, None]
+        x, m = np.linspace(-40 - q * far, far + 40, 100_001), np.arange(k + 1)[:, None]
         parts = stats.binom.logpmf(m, k, q) + m * x / sigma - (m / sigma) ** 2 / 2
         values = power * special.logsumexp(parts, axis=0) + stats.norm.logpdf(x)
-        simpson = np.tile([2.0, 4.0], 200_001)[:400_001] * (x[1] - x[0]) / 3
+        simpson = np.tile([2.0, 4.0], 50_001)[:100_001] * (x[1] - x[0]) / 3
         simpson[[0, -1]] /= 2
         return special.logsumexp(values, b=simpson) / (order - 1)
 
     return divergence(order), divergence(1 - order)
 
 
-@pytest.mark.parametrize(
-    ("q", "sigma", "k"), [(0.125, 5.0, 3), (0.02, 1.0, 2), (0.7, 2.0, 4), (0.7, 0.05, 2)]
-)
+@pytest.mark.parametrize(("q", "sigma", "k"), [(0.125, 5.0, 3), (0.7, 2.0, 4), (0.7, 0.05, 2)])
 def test_divergences_are_the_integrals(q, sigma, k):
     event = dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma))
     curves = by_size(event, k)
@@ -203,7 +201,7 @@ def test_records_of_two_silos_move_one_sum_together(first, second, delta):
     assert exact <= group_pld([(worst, 1)], 2, delta)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_dominating_release_bounds_records_of_any_silos(seed):
     rng = np.random.default_rng(seed)
     rates, moved = rng.uniform(0.02, 1, 3), rng.uniform(0.1, 2, 3)
