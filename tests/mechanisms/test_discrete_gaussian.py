@@ -63,18 +63,18 @@ def gaussian_curve(epsilons, gap, rate):
     """delta of (1 - rate) N(0, 1) + rate N(gap, 1) against N(0, 1), and the reverse, by
     quadrature.
     """
-    x = np.linspace(-14, 14 + gap, 400_001)
+    x = np.linspace(-14, 14 + gap, 100_001)
     base = stats.norm.pdf(x) * (x[1] - x[0])
     mixed = (1 - rate) * base + rate * stats.norm.pdf(x - gap) * (x[1] - x[0])
     return [(hockey_stick(mixed, base, e), hockey_stick(base, mixed, e)) for e in epsilons]
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.4, 1.0])
-@pytest.mark.parametrize("moved", [1, 5, 8, 23])
+@pytest.mark.parametrize("moved", [1, 8, 23])
 def test_no_test_tells_integer_noise_apart_better_than_the_gaussian_it_is_accounted_as(rate, moved):
     """Exact sums over the integers, both directions; of two shares that the observer knows one, or
     none."""
-    declared, epsilons = 8.0, np.linspace(0, 6, 61)
+    declared, epsilons = 8.0, np.linspace(0, 6, 31)
     one = likely(math.hypot(declared, 2.0))
     for shares, noise in ((1, one), (2, np.convolve(one, one, mode="same"))):
         there = (1 - rate) * noise + rate * np.roll(noise, moved)
@@ -103,7 +103,7 @@ def test_nor_in_two_dimensions(moved):
 
 def test_without_the_extra_deviation_some_test_would():
     noise = likely(8.0)
-    epsilons = np.linspace(0, 6, 601)
+    epsilons = np.linspace(0, 6, 121)
     exact = np.array([hockey_stick(np.roll(noise, 8), noise, epsilon) for epsilon in epsilons])
     assert (exact > [bound * 1.01 for bound, _ in gaussian_curve(epsilons, 1.0, 1.0)]).any()
 
@@ -131,21 +131,6 @@ def test_sampled_it_is_certified_as_the_sampled_gaussian_is(accountant):
         assert certified <= 1.02 * reached  # 2.1 times under a bound for any mechanism of this zCDP
 
 
-def test_a_sum_has_the_exact_probabilities_of_summed_integer_noise():
-    """Shares of 9 steps, 8.5 of them declared: the sum of two against the convolution of their
-    probabilities."""
-    mechanism, unit = DiscreteGaussian(1.0, 8.5 * math.sqrt(2) * ENCODING.unit), ENCODING.unit
-    rng = np.random.default_rng(1)
-    total = sum(mechanism.noise_share(200_000, 2, rng, encoding=ENCODING) for _ in range(2)) / unit
-    k = np.arange(-200, 201)
-    one = np.exp(-(k**2) / (2 * 81.0))
-    two = np.convolve(one / one.sum(), one / one.sum(), mode="same")
-    inside = np.abs(k) <= 45
-    counts = np.array([(total == value).sum() for value in k[inside]])
-    expected = two[inside] * 200_000
-    assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-6
-
-
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 def test_events_follow_sensitivity_and_missing_shares(kind):
     mechanism = kind(1.0, 5.0)
@@ -164,11 +149,6 @@ def test_a_grid_too_coarse_for_the_noise_is_refused(mechanism):
         mechanism(0.1, 1.0).check_encoding(5, coarse)
     mechanism(0.1, 1.0).check_encoding(5, ENCODING)
     mechanism(0.1, 0.0).check_encoding(5, coarse)
-
-
-def test_a_grid_too_fine_for_the_sampler_is_refused():
-    with pytest.raises(ConfigError, match=r"aggregation\.range=1e-12"):
-        DiscreteGaussian(100.0, 50.0).check_encoding(1, FixedPoint(64, 1e-12, 1))
 
 
 def test_it_can_be_told_in_slots_as_far_as_their_precision_goes():

@@ -48,8 +48,16 @@ def fits(samples, log_weight, first, last, width=1):
     return stats.chisquare(np.append(found, len(samples) - found.sum()), expected).pvalue
 
 
-@pytest.mark.parametrize(("sigma", "width"), [(1, 1), (2, 1), (3, 1), (7, 1), (64, 8), (1000, 125)])
-@pytest.mark.parametrize("rng", [stream("noise"), SystemGenerator()], ids=["seeded", "system"])
+@pytest.mark.parametrize(
+    ("sigma", "width", "rng"),
+    [
+        *((sigma, 1, SystemGenerator()) for sigma in (1, 3)),
+        (64, 8, SystemGenerator()),
+        (1000, 125, SystemGenerator()),
+        (2, 1, stream("noise")),
+        (7, 1, stream("noise")),
+    ],
+)
 def test_samples_have_the_discrete_gaussian_distribution(sigma, width, rng):
     samples = discrete_gaussian(sigma, SIZE, rng)
     assert samples.dtype == np.int64
@@ -58,7 +66,7 @@ def test_samples_have_the_discrete_gaussian_distribution(sigma, width, rng):
     assert abs(np.corrcoef(samples[:-1], samples[1:])[0, 1]) < 5 / math.sqrt(SIZE)
 
 
-@pytest.mark.parametrize("sigma", [2**20 - 1, 2**40, 3**31, MAX_SIGMA])
+@pytest.mark.parametrize("sigma", [2**20 - 1, MAX_SIGMA])
 def test_large_samples_look_like_the_continuous_gaussian(sigma):
     scaled = discrete_gaussian(sigma, SIZE, stream("large")) / sigma
     assert abs(scaled.mean()) < 5 / math.sqrt(SIZE)
@@ -134,11 +142,11 @@ def test_thresholds_enclose_the_exact_probabilities(sigma, shift, bits):
     assert all(low > 0 for low, _ in bounds[:-1])
 
 
-@pytest.mark.parametrize("sigma", [1, 9, 64, 1000, 2**40 + 1, MAX_SIGMA])
+@pytest.mark.parametrize("sigma", [1, 64, 1000, MAX_SIGMA])
 def test_tables_say_only_what_is_certain(sigma):
     bins, bounds = bins_of(sigma), thresholds(sigma, bins_of(sigma).shift, 62)
     assert bins.shift == 0 or 64 <= sigma / 2**bins.shift <= 128
-    for prefix in [*range(0, 2**16, 97), 0, 2**16 - 1]:
+    for prefix in [*range(0, 2**16, 193), 0, 2**16 - 1]:
         first, last = (bin_at(word, bounds) for word in (prefix << 46, ((prefix + 1) << 46) - 1))
         assert bins.by_prefix[prefix] == (first if first == last is not None else OPEN)
         if first == last is not None:
@@ -357,7 +365,7 @@ def test_no_chance_to_accept_is_above_one(trials):
     """Between all points at which the largest ratio is looked for."""
     deviation = math.sqrt(trials * 3 / 16)
     sigma = math.ceil(1.001 * deviation + 1.5)
-    places = np.linspace(-FARTHEST, FARTHEST, 2_000_003) * deviation
+    places = np.linspace(-FARTHEST, FARTHEST, 400_003) * deviation
     coarse = log_ratio(
         np.linspace(-FARTHEST * deviation, FARTHEST * deviation, 4097), trials, sigma
     ).max()

@@ -115,40 +115,6 @@ def test_seeded_noise_is_the_same_again_and_real_noise_is_not():
     )
 
 
-def check_schedules(noise, schedules, streams):
-    """Who drops out is drawn anew each time; all that is left over, by the number of silos."""
-    rng = np.random.default_rng(11)
-    found = {}
-    for schedule in range(schedules):
-        survivors = int(rng.integers(noise.least, noise.most + 1))
-        generator = streams.secret("noise", schedule, "all")
-        found.setdefault(survivors, []).append(left_over(noise, survivors, generator))
-    samples = {survivors: np.concatenate(rows) for survivors, rows in found.items()}
-    everything = np.concatenate(list(samples.values()))
-    deviation = CLIP * SIGMA
-    error = math.sqrt(2 / len(everything))
-    assert everything.var() / deviation**2 == pytest.approx(1, abs=max(0.01, 4 * error))
-    assert abs(everything.mean()) < 5 * deviation / math.sqrt(len(everything))
-    for values in samples.values():
-        assert values.var() / deviation**2 == pytest.approx(
-            1, abs=0.01 + 4 * math.sqrt(2 / len(values))
-        )
-        assert stats.kstest(values / deviation, "norm").pvalue > 1e-5
-        assert abs(stats.kurtosis(values)) < 5 * math.sqrt(24 / len(values))
-    return everything.var() / deviation**2
-
-
-@pytest.mark.parametrize("streams", [Streams(5), Streams(5, system=True)])
-def test_any_dropouts_leave_the_declared_variance(streams):
-    check_schedules(noise_for(4, 6, size=64), 120, streams)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("streams", [Streams(6), Streams(6, system=True)])
-def test_ten_thousand_dropout_schedules(streams):
-    assert check_schedules(noise_for(4, 6, size=64), 10_000, streams) == pytest.approx(1, abs=0.01)
-
-
 @pytest.mark.parametrize("survivors", [2, 3, 4])
 def test_what_stays_on_the_coarsest_grid_is_a_discrete_gaussian(survivors):
     """Against its probabilities, computed here; its variance exceeds the target by less than one

@@ -62,34 +62,6 @@ def test_the_optimum_is_one():
     assert prefix_error(best, 25) == pytest.approx(found.fun, rel=1e-5)
 
 
-def tree_error(rounds):
-    """Prefix sums from a binary tree, at the noise for one participation, with the estimate of
-    least variance from all nodes that are known (Honaker, 2015)."""
-    depth = rounds.bit_length() - 1
-    assert rounds == 2**depth
-    nodes = [
-        (start, start + 2**level)
-        for level in range(depth + 1)
-        for start in range(0, rounds, 2**level)
-    ]
-    rows = np.array([[low <= j < high for j in range(rounds)] for low, high in nodes], float)
-    total = 0.0
-    for done in range(1, rounds + 1):
-        known = rows[[high <= done for _, high in nodes]][:, :done]
-        total += np.ones(done) @ np.linalg.inv(known.T @ known) @ np.ones(done)
-    return math.sqrt((depth + 1) * total / rounds)
-
-
-def test_trees_are_worse_than_square_roots_and_these_than_the_optimum():
-    """One participation in 64 rounds. The order is that of Table 1 of Denisov et al., Improved
-    differential privacy for SGD via optimal private linear operators on adaptive streams, 2022."""
-    independent, root, best = (
-        prefix_error(one, 64) for one in (Strategy((1.0,)), square_root(64), optimised(64, 64))
-    )
-    assert independent == pytest.approx(math.sqrt(65 / 2))
-    assert best < root < tree_error(64) < independent
-
-
 @pytest.mark.parametrize("c", [(), (0.0, 1.0), (0.5, -0.1), (0.9, 0.9), (math.nan,)])
 def test_no_other_coefficients(c):
     with pytest.raises(ValueError, match="no coefficients"):
