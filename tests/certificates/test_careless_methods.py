@@ -193,12 +193,6 @@ class Louder(UldpSgd):
         return (Request(SumNoise() if round == 1 else NoNoise()),)
 
 
-def test_a_forecast_does_not_believe_that_rounds_are_alike():
-    forecast = EpsilonForecast.of(sgd(Louder))
-    one, two = (forecast.rows_at([rounds])[0].certified for rounds in (1, 2))
-    assert 2 * one < two
-
-
 @dataclass(frozen=True)
 class LouderBetween(UldpSgd):
     """Its rounds have little noise, but for the first and the last one."""
