@@ -12,11 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 from command import refusal, run, success
-from interrupted import Death, dies_in
 
 import fedpriv
-from fedpriv.accountants.renyi import ORDERS, convert
-from fedpriv.accountants.selection import TruncatedNegativeBinomial
 from fedpriv.data.embedded import Artificial
 from fedpriv.errors import ConfigError
 from fedpriv.reports.selection_cost import BEST
@@ -114,22 +111,6 @@ def test_the_certificate_of_a_user_is_not_passed_over_for_that_of_a_record():
         RandomNumber(4.0, 1.0).cost([exp])
 
 
-def test_a_sweep_that_died_keeps_its_draw(swept, tmp_path):
-    again = (*SWEEP, f"hydra.sweep.dir={tmp_path / 'sweep'}")
-    with dies_in(2, sums=[]), pytest.raises(Death):
-        run(*again, cwd=tmp_path)
-    before = (tmp_path / "sweep" / "trials.json").read_bytes()
-    success(*again, cwd=tmp_path)
-    assert (
-        (tmp_path / "sweep" / "trials.json").read_bytes()
-        == before
-        == (swept[0] / "trials.json").read_bytes()
-    )
-    assert (tmp_path / "sweep/0/metrics.csv").read_bytes() == (
-        swept[0] / "0/metrics.csv"
-    ).read_bytes()
-
-
 def test_another_sweep_is_refused_there(swept):
     done = run(*SWEEP, "hydra.sweeper.shape=0", f"hydra.sweep.dir={swept[0]}", cwd=swept[0])
     assert done.returncode == 2
@@ -215,24 +196,6 @@ def test_runs_with_real_noise_have_one_law_and_tell_no_number(tmp_path):
     exps = [experiment(*WORDS, "randomness=system", "seed=7")]
     draw = RandomNumber(50.0, 1.0).draw(tmp_path, [["a"]], exps, [{}])
     assert {word for words in draw.words() for word in words} == {"a", "seed=7"}
-
-
-def test_from_python(tmp_path):
-    runs = fedpriv.sweep(
-        "hydra/sweeper=random_number",
-        "hydra.sweeper.mean=2",
-        "seed=3",
-        *WORDS,
-        *GRID,
-        folder=tmp_path / "sweep",
-    )
-    draw = SweepDraw.read(tmp_path / "sweep")
-    assert sorted(one.seed for one in runs.runs) == [3 + n for n in range(len(draw.chosen))]
-    assert "seed=3" not in {word for setting in draw.asked.settings for word in setting}
-    number = TruncatedNegativeBinomial(2, 1)
-    assert (
-        convert(ORDERS, number.selected(np.array(ORDERS), np.zeros(len(ORDERS))), 1e-5) > 0
-    )  # a choice is never free
 
 
 @dataclass(frozen=True)

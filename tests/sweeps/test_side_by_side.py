@@ -45,7 +45,6 @@ def status(folder):
     "words",
     [
         ("algo=minibatch_sgd,spider", "algo.global_lr=0.1,0.5"),
-        ("algo=local_sgd", "algo.local_lr=0.1,0.5", "algo.local_steps=4"),
         ("algo=prox_svrg", "algo.batch_size=3,40", *GIVEN),
         ("algo=uldp_avg", "algo.global_lr=1,2", "preset.n_users=6", "preset.local_epochs=1"),
     ],
