@@ -8,7 +8,7 @@ import time
 import pytest
 import yaml
 from dp_accounting import get_epsilon_gaussian
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from scipy.optimize import brentq
@@ -17,13 +17,11 @@ from waiting import wait_until
 from fedpriv import commands
 from fedpriv.cli import main
 from fedpriv.errors import FedprivError
-from fedpriv.parties.messages import decode, encode
-from fedpriv.rounds.query import SetUpTask
+from fedpriv.parties.messages import decode
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import EPSILON, METRICS, TIMINGS, Tables
 from fedpriv.sites import command
 from fedpriv.sites.serve import host_of
-from fedpriv.util.source_commit import package
 from sites.study import SILOS, Federation, free_port, with_dates, write_yaml
 
 pytest.importorskip("grpc")
@@ -57,9 +55,9 @@ def epsilons(folder):
     return found
 
 
-@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
-def test_sites_train_the_model_of_one_process(federation, tmp_path, aggregation):
-    here = federation(f"aggregation={aggregation}")
+def test_sites_train_the_model_of_one_process(federation, tmp_path):
+    """In the clear: tests/sites/test_separate_machines.py."""
+    here = federation("aggregation=secagg")
     with here.serving(*SILOS):
         apart = trained(tmp_path / "apart", *here.words)
     assert apart == trained(tmp_path / "whole", *whole(here))
@@ -117,15 +115,6 @@ def test_a_coordinator_that_is_started_again_goes_on(federation, tmp_path):
         refused(lambda: commands.run([*again, "engine=ray"]), "engine=ray: the engine of the run")
         main([*own[1:], *again])
     assert (folder / "model.safetensors").read_bytes() == trained(tmp_path / "one", *whole(here))
-
-
-def test_a_site_that_was_away_takes_part_again(federation, tmp_path):
-    """Its line ends before the run begins, and another process of the same site dials."""
-    here = federation()
-    with here.serving("east"):
-        pass
-    with here.serving(*SILOS):
-        assert trained(tmp_path / "apart", *here.words) == trained(tmp_path / "whole", *whole(here))
 
 
 def test_a_stolen_line_without_the_partys_key_is_of_no_use(federation, tmp_path):
@@ -237,6 +226,7 @@ def test_frames_of_strangers_get_a_reply_about_the_frame_alone(federation, tmp_p
     here = federation()
     host = here.host("east")
 
+    @settings(max_examples=40)
     @given(st.one_of(st.binary(), st.tuples(st.sampled_from(VERBS), st.binary()).map(b"".join)))
     def one(frame):
         kind, said = decode(host.answer(frame))
@@ -264,20 +254,6 @@ def test_one_process_serves_a_site(federation, tmp_path):
         refused(lambda: command.main(["serve", f"{tmp_path}/east.yaml"]), "another process serves")
 
 
-def test_set_ups_are_counted_over_lives(federation):
-    """A coordinator can have a silo opened anew as often as it likes."""
-    host = federation().host("east")
-    digest = host.spec.settings.digest
-    answers = []
-    for number in range(1, 31):
-        host.answer(b"open " + package().encode() + b"\n" + digest)
-        session = number.to_bytes(16, "big")
-        host.answer(b"begin " + encode(SetUpTask(session, host.spec.settings.silos)))
-        answers.append(decode(host.answer(b"wake "))[0])
-    host.close()
-    assert answers == ["returned"] * (2 * 3 + 8) + ["raised"] * 16
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -295,33 +271,34 @@ def test_a_file_of_a_site_is_read_to_the_last_key(federation, tmp_path, change, 
 def test_a_coordinator_without_its_sites_says_whom_it_misses(federation, tmp_path):
     here = federation()
     with here.serving("north"):
-        words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=2"]
-        refused(lambda: commands.run(words), "engine.waiting=2: silo0", "silo2 did not dial in")
+        words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=0.5"]
+        refused(lambda: commands.run(words), "engine.waiting=0.5: silo0", "silo2 did not dial in")
 
 
 @pytest.mark.parametrize(
-    ("days", "why"),
-    [
-        ((-9, -2), "the certificate of {} expired on 20"),
-        ((2, 9), "the certificate of {} begins on"),
-    ],
+    ("days", "why"), [((-9, -2), "silo0 expired on 20"), ((2, 9), "silo0 begins on")]
 )
-def test_a_certificate_that_does_not_hold_now_is_named_on_both_sides(
-    federation, tmp_path, days, why, caplog
-):
+def test_a_certificate_that_does_not_hold_now_is_refused(federation, tmp_path, days, why):
+    federation()
+    with_dates(tmp_path / "certificates/silo0.pem", tmp_path / "keys/silo0.tls", *days)
+    words = ["approve", "--yes", f"{tmp_path}/east.yaml"]
+    refused(lambda: command.main(words), f"the certificate of {why}")
+
+
+def test_a_certificate_that_does_not_hold_now_is_named_on_both_sides(federation, tmp_path, caplog):
     here = federation()
     caplog.set_level("INFO")
-    words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=1"]
+    words = [*here.words, f"hydra.run.dir={tmp_path}/run", "engine.waiting=0.5"]
     certificates, keys = tmp_path / "certificates", tmp_path / "keys"
+    expired = "the certificate of {} expired on 20"
     with here.serving("north", "west"):
-        with_dates(certificates / "silo0.pem", keys / "silo0.tls", *days)
-        missing = ("engine.waiting=1: silo0", "did not dial in", why.format("silo0"))
+        with_dates(certificates / "silo0.pem", keys / "silo0.tls", -9, -2)
+        missing = ("engine.waiting=0.5: silo0", "did not dial in", expired.format("silo0"))
         refused(lambda: commands.run(words), *missing)
-    refused(lambda: command.main(["approve", "--yes", f"{tmp_path}/east.yaml"]), missing[2])
-    with_dates(certificates / "coordinator.pem", keys / "coordinator.tls", *days)
-    refused(lambda: commands.run(words), why.format("coordinator"))
+    with_dates(certificates / "coordinator.pem", keys / "coordinator.tls", -9, -2)
+    refused(lambda: commands.run(words), expired.format("coordinator"))
     with here.serving("north"):
-        wait_until(lambda: why.format("coordinator") in caplog.text)
+        wait_until(lambda: expired.format("coordinator") in caplog.text)
 
 
 @pytest.mark.filterwarnings("ignore:silo2 is silent")
@@ -350,11 +327,3 @@ def test_a_site_that_computes_for_ever_holds_a_round_as_long_as_an_answer_may_ta
     lost = Status.read(tmp_path / "apart").lost_parties
     assert lost["1"] == {"silo2": "no answer within engine.timeout=1 s"}
     assert [row["aborted"] for row in Tables(tmp_path / "apart").rows(TIMINGS)] == [""] * 3
-
-
-def test_a_site_that_refuses_is_absent_and_a_cohort_goes_on(federation, tmp_path):
-    here = federation("aggregation=secagg", "aggregation.cohort=2", "aggregation.threshold=2")
-    main(["site", "pause", str(tmp_path / "west.yaml")])
-    with here.serving(*SILOS), pytest.warns(RuntimeWarning, match="continuing without silo2"):
-        trained(tmp_path / "apart", *here.words)
-    assert [row["aborted"] for row in Tables(tmp_path / "apart").rows(TIMINGS)] == ["", "", ""]
