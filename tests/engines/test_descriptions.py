@@ -141,32 +141,3 @@ def test_a_module_that_ends_the_process_is_one_error(tmp_path, monkeypatch):
     (tmp_path / "forged_ends.py").write_text("class X: ...\nraise SystemExit(3)\n")
     with pytest.raises(ValueError, match="cannot be imported"):
         restore(("forged_ends:X", {}))
-
-
-def test_a_module_that_is_not_loaded_yet_is_imported(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "own_parts").mkdir()
-    (tmp_path / "own_parts" / "spec.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from fedpriv.parties.party import PartySpec\n"
-        "@dataclass(frozen=True)\n"
-        "class Own(PartySpec):\n"
-        "    number: int\n"
-        "    def open(self, memory): ...\n"
-    )
-    restored = restore(("own_parts.spec:Own", {"number": 3}))
-    assert restored.number == 3
-
-
-def test_no_pickle_is_read_where_parties_live():
-    """A party's process would have to import one of these to unpickle."""
-    import ast
-
-    import fedpriv.engines as engines
-    import fedpriv.parties as parties
-
-    for room in (engines, parties):
-        for path in Path(room.__file__).parent.glob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                names = [a.name for a in getattr(node, "names", []) if isinstance(a, ast.alias)]
-                assert not {"pickle", "cloudpickle", "ray.cloudpickle"} & set(names), path

@@ -5,7 +5,6 @@ import scripted_parties as play
 
 from fedpriv.engines import inprocess
 from fedpriv.engines.inprocess import InProcess
-from fedpriv.sweeps.lock_step import LockStep
 
 SILOS = "abcdef"
 
@@ -40,17 +39,6 @@ def test_no_more_waits_than_memory_holds(done, monkeypatch):
     found = learned(*[[2]] * 6)
     assert [found[name] for name in SILOS] == [2, 4, 6, 8, 10, 12]
     assert done == [3, 2, 1]
-
-
-def test_runs_side_by_side_do_theirs_together(done):
-    found = {}
-    jobs = [lambda key=key: found.update({key: learned(*[[key]] * 6)}) for key in (2, 2.0, 3)]
-    LockStep(jobs, at_once=3).run()
-    assert found[3] == {
-        **{name: 3 * i for i, name in enumerate(SILOS, 1)},
-        "server": found[3]["server"],
-    }
-    assert sorted(done) == [6, 12]
 
 
 def test_who_fails_at_its_work_ends_the_exchange():
