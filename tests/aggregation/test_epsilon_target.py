@@ -143,7 +143,7 @@ def check(words: str) -> str:
     return "solved"
 
 
-FEW = 3
+FEW = 2
 ALL = 200
 
 

@@ -74,13 +74,11 @@ def test_every_aggregation_of_weighted_sums_has_the_bits_of_one_silo_after_the_o
     "words",
     [
         ("algo=fedavg", "mechanism=none"),  # pooled: the silo trains as one
-        ("algo=fedprox", "mechanism=none"),
         ("algo.user_rate=0.5",),  # some silos have nobody
         ("preset.local_epochs=3", "algo.batch_size=3"),  # orders of batches
         ("model.hidden=[20,20]", "model.dropout=0.3"),
         ("mechanism=discrete_gaussian",),
-        ("algo.clip=1e-3",),
-        ("algo.noise_multiplier=0",),
+        ("algo.clip=1e-3", "algo.noise_multiplier=0"),
         ("algo.weighting=records",),
         ("randomness=system", "algo.noise_multiplier=0"),
     ],

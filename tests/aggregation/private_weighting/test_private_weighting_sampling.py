@@ -27,7 +27,6 @@ from fedpriv.training.optimizers import Sgd
 from fedpriv.util.streams import Streams
 
 SECRET = bytes(range(32))
-SMALL_SAFE_PRIME = 2**255 + 196479
 
 
 def query(round, streams=SYSTEM, place=0):
@@ -122,14 +121,6 @@ def test_there_is_something_to_hide_only_from_a_server_that_samples():
     assert options_to_hide(1.0, oblivious=True) is None
 
 
-@pytest.fixture
-def small_group(monkeypatch):
-    """Transfers in a group of 256 bits instead of 3072, for tests of many."""
-    monkeypatch.setattr("fedpriv.crypto.oblivious_transfer.prime", lambda: SMALL_SAFE_PRIME)
-    for module in ("server", "silo"):
-        monkeypatch.setattr(f"fedpriv.aggregation.private_weighting.{module}.ELEMENT_BYTES", 32)
-
-
 def one_hot_world(users=12, **changes):
     """User u alone moves parameter u, and there is no noise: the total shows the sample."""
     world = random_world(silos=3, users=users, size=users, oblivious=True, **changes)
@@ -154,7 +145,7 @@ def test_all_silos_take_the_same_users_and_no_others(small_group):
 def test_what_the_server_sees_tells_nothing_about_the_sample(small_group):
     # The server's own order fixes who would be sampled for each place; the requests must not tell
     # the place.
-    world, p = one_hot_world(users=8, streams=Streams(6, system=True)), SMALL_SAFE_PRIME
+    world, p = one_hot_world(users=8, streams=Streams(6, system=True)), small_group
     parts, chosen = [], []
     for round in range(1, 26):
         world.said.transcript.clear()
@@ -181,7 +172,7 @@ def test_the_query_of_an_oblivious_run_holds_no_sample():
 # -- what a party has seen, over many random histograms ------------------------------------------
 
 
-TRIALS, SILOS, USERS, SIZE = 400, 2, 2, 2
+TRIALS, SILOS, USERS, SIZE = 200, 2, 2, 2
 LIMIT = 5.5 / np.sqrt(TRIALS)
 """Correlations of independent columns stay below with probability 1 - 1e-7."""
 

@@ -113,7 +113,7 @@ def apart(order, half, inside):
     return len(set(labels[kept]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.integers(7, 16), st.integers(1, 3), st.integers(0, 2), st.randoms(use_true_random=False))
 def test_a_set_that_holds_together_is_only_parted_by_colluding_stretches(n, half, slack, random):
     names = tuple(f"silo{i:02}" for i in range(n))
@@ -153,12 +153,6 @@ def test_auto_finds_the_least_degree_that_is_safe(silos, cohort):
 def settled(silos=1000, **settings):
     aggregation = SecAgg(**{"neighbours": "auto"} | settings)
     return aggregation, aggregation.terms(query_for(aggregation, silos)).topology
-
-
-def test_auto_takes_the_complete_graph_where_it_costs_no_more():
-    assert settled(1000)[1].degree < 100
-    assert settled(12, corrupt=0.2)[1].shares == 9  # two thirds of all
-    assert settled(1000, corrupt=0.3)[1].shares == 667
 
 
 def test_the_numbers_are_told_before_a_run():

@@ -58,7 +58,7 @@ def check_schedule(schedule):
         np.testing.assert_array_equal(total.vector, vectors[picked].sum(0))
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(schedules())
 def test_any_dropouts_give_the_exact_sum_over_the_set_or_no_sum(schedule):
     check_schedule(schedule)
@@ -113,27 +113,3 @@ def test_no_message_of_two_queries_is_the_same():
         said.append(seen)
     for messages in zip(*said, strict=True):
         assert len({str(message) for message in messages}) == 3
-
-
-def test_each_party_remembers_its_own_key_alone():
-    protocols = ready(SecAgg(), 3)
-    everybody = [*names(3), SERVER]
-    keys = {name: protocols[name].signer.key for name in everybody}
-    assert len(set(keys.values())) == 4
-    own = {"silos", "weighting", "aggregation", "signer", "counts"}
-    assert set(vars(protocols[SERVER])) == own
-    assert protocols[SERVER].counts == {}  # weights are uniform
-    for name in names(3):
-        assert set(vars(protocols[name])) == {
-            "name",
-            "silos",
-            "weighting",
-            "weights",
-            "aggregation",
-            "signer",
-        }
-    for name in everybody:
-        assert set(vars(protocols[name].signer)) == {"key", "registry"}
-        assert protocols[name].signer.registry == {
-            peer: key.verification_key for peer, key in keys.items()
-        }

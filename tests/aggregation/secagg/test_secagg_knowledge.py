@@ -74,7 +74,7 @@ def test_a_coalition_below_the_threshold_learns_the_honest_sum_alone(situation):
     check(round)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(schedules(least=4))
 def test_so_it_is_for_any_dropouts(schedule):
     check(SecAggRound(*schedule))

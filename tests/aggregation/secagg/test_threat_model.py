@@ -136,13 +136,13 @@ def test_verdicts_of_a_search(silos):
 
 def test_two_sets_are_read_wherever_the_rule_does_not_hold():
     """Unless there is one set only, that of all silos."""
-    for setting in every_setting(12):
+    for setting in every_setting(9):
         if setting.cohort < setting.silos:
             assert two_sets(setting).leaks == (not setting.safe), setting
 
 
 def test_splits_leak_by_a_known_rule_and_only_without_receipts():
-    for setting in every_setting(12):
+    for setting in every_setting(9):
         if setting.safe:
             known = 2 * setting.threshold + setting.cohort <= 2 * setting.silos + setting.colluding
             assert split(setting, Witnesses.DELIVERED).leaks == known, setting
@@ -151,9 +151,9 @@ def test_splits_leak_by_a_known_rule_and_only_without_receipts():
 
 
 def test_a_setting_is_accepted_if_and_only_if_it_is_safe():
-    """All settings of up to 40 silos that are all candidates."""
+    """All settings of up to 20 silos that are all candidates."""
     accepted = 0
-    for silos, colluding in product(range(1, 41), range(40)):
+    for silos, colluding in product(range(1, 21), range(20)):
         for threshold, cohort in product(range(1, silos + 1), repeat=2):
             if colluding >= threshold or threshold > cohort:
                 continue
@@ -169,7 +169,7 @@ def test_a_setting_is_accepted_if_and_only_if_it_is_safe():
             elif (threshold + cohort + colluding) % 7:
                 continue  # the rest are alike
             check_refusal(setting)
-    assert accepted == 33_880
+    assert accepted == 2_640
 
 
 def check_refusal(setting):
