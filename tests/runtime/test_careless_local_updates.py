@@ -86,7 +86,7 @@ def apart(monkeypatch):
     return lambda: monkeypatch.setattr("fedpriv.runtime.silo.one_row", lambda *a, **k: None)
 
 
-@pytest.mark.parametrize("aggregation", ["plain", "masked", "secagg"])
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
 def test_a_start_that_is_overwritten_for_the_next_silo_is_kept(aggregation, apart):
     word = f"aggregation={aggregation}"
     expected, _ = moved("far", word)

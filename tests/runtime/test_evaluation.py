@@ -10,7 +10,6 @@ from fedpriv.data.base import Records
 from fedpriv.data.silo import SiloData
 from fedpriv.errors import ConfigError
 from fedpriv.models.tasks import BinaryClassification
-from fedpriv.papers.objective import Objective
 from fedpriv.runtime import prepare
 from fedpriv.runtime.evaluation import Evaluation
 from fedpriv.testing.experiments import experiment
@@ -117,19 +116,6 @@ def test_excess_risk_is_that_of_loss_and_penalty():
     found, prepared = row("evaluate_training=true", "optimum=0.25", *L1)
     penalty = 0.1 * np.abs(prepared.state.params).sum()
     assert found["excess_risk"] == pytest.approx(found["train_loss"] + penalty - 0.25, rel=1e-6)
-
-
-def test_no_excess_risk_is_left_at_a_known_optimum():
-    """Of logistic regression by L-BFGS, with so little strong convexity that it does not show."""
-    with prepare(experiment(*WORDS)) as prepared:
-        objective = Objective(prepared.silo_data, prepared.model, prepared.evaluation.task, 1e-4)
-        best = objective.optimum(prepared.state.params)
-    value = best.value - 1e-4 / 2 * best.theta @ best.theta
-    with prepare(experiment(*WORDS, "evaluate_training=true", f"optimum={value}")) as prepared:
-        state = prepared.state.with_params(best.theta, output=best.theta)
-        start, end = prepared.evaluate(prepared.state), prepared.evaluate(state)
-    assert start["excess_risk"] > 0.1
-    assert abs(end["excess_risk"]) < 1e-5
 
 
 def test_an_optimum_that_nobody_looks_at_is_refused():

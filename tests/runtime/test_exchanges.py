@@ -104,12 +104,6 @@ def exchange(prepared, query=None, watch=None):
     return prepared.exchange(asked, prepared.state, watch=watch or Stopwatch(), lines=[])
 
 
-def test_parties_are_closed_with_the_simulation():
-    with prepare(experiment(*SMALL, "algo=uldp_avg")) as prepared:
-        assert prepared.session.participants
-    assert not prepared.session.participants
-
-
 @pytest.mark.parametrize(
     ("abort", "stateful", "ready"),
     [
@@ -204,13 +198,6 @@ def test_silos_know_beforehand_who_is_sampled_only_where_no_helper_tells(words, 
         with pytest.raises(AggregationAbortedError):
             exchange(prepared, replace(query, sampled=np.array([True])))
     assert (seen[0].broadcast is not None) is knows
-
-
-@pytest.mark.parametrize(("algo", "kept"), [("scaffold", True), ("uldp_avg", False)])
-def test_what_silos_remember_is_asked_for_where_they_remember(algo, kept):
-    with prepare(experiment(*SMALL, f"algo={algo}")) as prepared:
-        exchange(prepared)
-        assert bool(prepared.standing.silo_states) is kept
 
 
 def test_peers_hold_the_state_that_the_run_goes_on_from():

@@ -18,7 +18,7 @@ from fedpriv.testing.faults import Faulty, drop
 AVG = ("algo=uldp_avg", "algo.cycle=2", "rounds=5")
 CORRELATED = ("mechanism=correlated", "mechanism.bands=3")
 QUIET = "algo.noise_multiplier=0"
-RINGS = ["plain", "masked", "secagg", "secagg_exact_noise"]
+RINGS = ["plain", "masked", "secagg_exact_noise"]
 
 
 def models(exp, *, resume_after=None, rounds=5):

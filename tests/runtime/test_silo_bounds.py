@@ -214,26 +214,6 @@ def told():
     return SumMembership(silo, Expected(SUMMED, kind, ("server",))), letter
 
 
-def test_who_is_in_the_sum_may_be_heard_before_or_after():
-    for early in (True, False):
-        heard, letter = told()
-        party = heard.overhearing(iter_once())
-        next(party)
-        with pytest.raises(StopIteration) as end:
-            party.send({"server": letter} if early else {})
-        assert end.value.value == {}  # the protocol has seen nothing of it
-        waiting = heard.summed()
-        if not early:
-            assert next(waiting) == {}
-        with pytest.raises(StopIteration) as end:
-            waiting.send({"server": letter}) if not early else next(waiting)
-        assert end.value.value == ("silo0", "silo1")
-
-
-def iter_once():
-    return (yield {})
-
-
 def test_a_silo_that_is_never_told_ends_the_query():
     heard, _ = told()
     waiting = heard.summed()

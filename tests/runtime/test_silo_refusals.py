@@ -268,21 +268,6 @@ def test_no_query_is_charged_as_another_after_a_full_disk(journal):
         }
 
 
-def test_a_crash_between_two_lines_ends_no_journal(journal):
-    """Each line is announced alone, so that a write is there or is not."""
-    with journal() as life:
-        life.begin((1, 0), Charge("server", ()))
-    [counter] = (journal.path.parents[1] / "counters").iterdir()
-    counts, lines = counter.read_text().splitlines(keepends=True), journal.path.read_bytes()
-    assert [line.split()[0] for line in counts] == ["now", "next", "now", "next", "now"]
-    for announced in (2, 4):
-        for end in {int(line.split()[1]) for line in counts[announced - 2 : announced]}:
-            counter.write_text("".join(counts[:announced]))
-            journal.path.write_bytes(lines[:end])
-            with journal() as life:
-                assert not life.spent or end == len(lines)
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -321,19 +306,6 @@ def test_what_no_line_can_hold_is_not_answered(journal):
         with pytest.raises(RefusedError, match="cannot write down what it answers: Own is no"):
             life.begin((1, 0), Charge("server", (event,)))
         assert not life.spent
-
-
-def test_repeated_rounds_of_a_resumed_run_count_for_a_silos_budget(tmp_path):
-    """With system randomness a repeated round has other noise. The silo's journal knows of it even
-    where the coordinator's is gone."""
-    words = ("algo=uldp_avg", "rounds=3", "randomness=system")
-    with prepare(experiment(*words)) as prepared:
-        charge = prepared.settings.charge((1, 0), prepared.silos)
-        once, twice = (prepared.settings.epsilon({charge: count}) for count in (1, 2))
-    exp = experiment(*words, f"accountant.budget={(once + twice) / 2}")
-    first, second = answers_to_two_coordinators(exp, tmp_path, 1)
-    assert first is None
-    assert "would exceed its budget of epsilon 0.893156 at" in second
 
 
 def test_a_silo_refuses_a_second_answer_beyond_the_target(tmp_path):

@@ -17,7 +17,10 @@ from fedpriv.util.stopwatch import Stopwatch
 AGGREGATIONS = ["plain", "masked", "secagg", "private_weighting", "admm"]
 """Under `shuffle` no algorithm describes its training."""
 OWN = {
-    "private_weighting": ["algo.weighting=records", "aggregation.key_bits=1024"],
+    "private_weighting": [
+        *("algo.weighting=records", "aggregation.key_bits=512"),
+        *("aggregation.n_max=24", "aggregation.count_cap=8"),
+    ],
     "admm": ["aggregation.beyond_safe=true"],
 }
 

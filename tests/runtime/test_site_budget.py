@@ -99,16 +99,6 @@ def test_no_setting_brings_a_new_budget(words, description, file):
     )
 
 
-def test_a_budget_is_of_one_unit(description, file):
-    """Records are protected where users were: nobody is, in both."""
-    assert answers(description(*AVG, "accountant.budget=3"), file, (1,)) == (1, None)
-    done, why = answers(description(*AVG, "algo=dp_erm", "accountant.budget=3"), file)
-    assert done == 0
-    assert why == (
-        "silo0 refuses round 1: units=user, record: answers that protect one unit, as a budget does"
-    )
-
-
 def test_runs_in_one_folder_share_the_budgets_of_its_silos(tmp_path):
     sums = []
     for words in ((), (), ("seed=1",)):
@@ -123,16 +113,6 @@ def test_runs_in_one_folder_share_the_budgets_of_its_silos(tmp_path):
     written = {path.name: path.read_text() for path in (tmp_path / "study").iterdir()}
     assert set(written) == {"silo0.txt", "silo1.txt", "silo2.txt"}
     assert {text.count("query") for text in written.values()} == {12}
-
-
-def test_another_noise_is_counted_as_what_it_is(description, file):
-    """4 releases at noise multiplier 5, and then as many at 10 as fit: each costs a quarter."""
-    assert answers(description(*AVG, "accountant.budget=2"), file, range(1, 5)) == (4, None)
-    quiet = description(*AVG, "accountant.budget=2", "algo.noise_multiplier=10", "rounds=40")
-    done, why = answers(quiet, file, range(1, 41))
-    spent = [get_epsilon_gaussian(1 / math.sqrt(4 / 25 + n / 100), HALF) for n in (done, done + 1)]
-    assert spent[0] <= 2 < spent[1]
-    assert "would exceed" in why
 
 
 @pytest.mark.parametrize(("same", "total"), [(True, 2), (False, 1)])
