@@ -53,10 +53,7 @@ def folders(tmp_path_factory, small_root):
     root = tmp_path_factory.mktemp("results")
     Path(small_root, "people.csv").write_text(csv_text(patients=150))
     for name, words in RUNS.items():
-        small = [] if "rounds=2" in words else ["rounds=1"]
-        success(
-            *SMALL, *small, *words, f"data.root={small_root}", f"hydra.run.dir='{name}'", cwd=root
-        )
+        success(*SMALL, *words, f"data.root={small_root}", f"hydra.run.dir='{name}'", cwd=root)
     return root
 
 

@@ -1,5 +1,5 @@
-"""Every experiment file: all its jobs are composed and checked, and jobs with each of its choices
-run two tiny rounds, so that none rots."""
+"""Every experiment file: all its jobs are composed and checked, its last one runs two tiny rounds,
+and so does one with each choice of a paper's files, so that none rots."""
 
 import json
 from pathlib import Path
@@ -29,15 +29,20 @@ LARGE = ("fig3_femnist", "fig3_cifar10", "fig4", "fig5")
 copies."""
 
 
-def one_of_each_choice(jobs):
-    """Jobs in which each word that is no number occurs, and the last job."""
+TRAINED = set()
+"""Papers, each with a word of a job that an earlier test of this process has trained."""
+
+
+def one_of_each_choice(jobs, paper):
+    """Jobs with words that are no numbers and that no job of the paper had, and the last job."""
     *first, last = jobs
-    seen, chosen = set(), []
+    chosen = []
     for config in first:
-        words = {w for w in config.hydra.overrides.task if not is_number(w.partition("=")[2])}
-        if words - seen:
+        words = (w for w in config.hydra.overrides.task if not is_number(w.partition("=")[2]))
+        new = {(paper, w) for w in words if not w.startswith("experiment=")} - TRAINED
+        if new:
             chosen.append(config)
-            seen |= words
+            TRAINED.update(new)
     return [*chosen, last]
 
 
@@ -71,6 +76,6 @@ def test_runs_two_tiny_rounds(file, tmp_path, small_root):
     jobs = compose_jobs(CommandLine.parse(["-m", *words]), conf_dir())
     for config in jobs:
         build(without_hydra(config))
-    for number, config in enumerate(one_of_each_choice(jobs)):
+    for number, config in enumerate(one_of_each_choice(jobs, file.parent.name)):
         train(build(without_hydra(config)), "", tmp_path / str(number))
         assert json.loads((tmp_path / str(number) / "status.json").read_text())["state"] == "done"

@@ -60,8 +60,6 @@ class Mine(Algorithm):
 class Itself(Mine):
     """Bounds and noises by itself, and well."""
 
-    times = 1
-
     noise = OwnNoise()
 
     def local_update(self, silo, query, down):
@@ -72,16 +70,9 @@ class Itself(Mine):
         )
 
         def bound(block):
-            return replace(block, vectors=self.times * query.mechanism.bound(block.vectors)[0])
+            return replace(block, vectors=query.mechanism.bound(block.vectors)[0])
 
         return replace(job.map(bound), noise=noise)
-
-
-@dataclass(frozen=True)
-class HundredTimes(Itself):
-    """Bounds by itself, and badly."""
-
-    times = 100
 
 
 @dataclass(frozen=True)
@@ -240,7 +231,6 @@ def test_an_honest_method_passes(outside, words):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("HundredTimes", "from the file to the noise"),
         ("Silent", "noise: measured 0, the certificate assumes 1"),
         ("Heavy", "weights of a unit add up to 2"),
     ],
