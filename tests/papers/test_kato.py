@@ -59,21 +59,21 @@ def test_the_terms_by_hand():
     # |delta| = 0.5 * 0.5 |x|: 0.25, cut to 0.1, and 0.025.
     factors = np.array([0.4, 1.0])
     assert risks.smoothness == pytest.approx(1 / 4)
-    assert found.terms.noise == pytest.approx(0.25 * 2 * (3 * 0.1) ** 2 * 2 / (0.5 * 4 * 0.7))
-    assert found.terms.sampling == pytest.approx(0)
-    assert found.terms.clipping == pytest.approx(2 / (2 * 0.7) * np.abs(factors - 0.7).sum())
+    assert found["noise"] == pytest.approx(0.25 * 2 * (3 * 0.1) ** 2 * 2 / (0.5 * 4 * 0.7))
+    assert found["sampling"] == pytest.approx(0)
+    assert found["clipping"] == pytest.approx(2 / (2 * 0.7) * np.abs(factors - 0.7).sum())
     # grad f = -(0.5, 0.05) / 2; each pair's delta along it, times what its factor differs from the
     # mean.
     along = np.array([-0.25 * 0.25, -0.025 * 0.025])
     unit = 0.7 * 2 * 0.5 / 2
-    assert found.measured.clipping == pytest.approx(abs((factors - 0.7) @ along) / unit)
-    assert found.gradient == pytest.approx(0.25**2 + 0.025**2)
+    assert found["clipping_measured"] == pytest.approx(abs((factors - 0.7) @ along) / unit)
+    assert found["gradient"] == pytest.approx(0.25**2 + 0.025**2)
     # f'' at the moved model, half of whose trace times the noise's variance is what noise lifts f
     # by.
     margins = 2 / 2 * factors * np.array([0.25, 0.025]) * np.array([1, 0.1])
     curvature = (expit(margins) * expit(-margins) * np.array([1, 0.01])).sum() / 2
     lifted = (3 * 0.1) ** 2 * curvature / 2
-    assert found.measured.noise == pytest.approx(lifted / unit, rel=0.03)
+    assert found["noise_measured"] == pytest.approx(lifted / unit, rel=0.03)
 
 
 def test_without_clipping_only_noise_costs(risks):
@@ -84,9 +84,9 @@ def test_without_clipping_only_noise_costs(risks):
         20,
         rng=np.random.default_rng(0),
     )
-    assert found.terms.sampling == 0
-    assert found.terms.clipping == pytest.approx(0, abs=1e-12)
-    assert 0 < found.measured.noise < found.terms.noise
+    assert found["sampling"] == 0
+    assert found["clipping"] == pytest.approx(0, abs=1e-12)
+    assert 0 < found["noise_measured"] < found["noise"]
 
 
 def test_noise_grows_with_its_square_and_batches_cost_where_they_are_clipped(risks):
@@ -96,7 +96,7 @@ def test_noise_grows_with_its_square_and_batches_cost_where_they_are_clipped(ris
         )
         for sigma in (1, 2)
     )
-    assert two.terms.noise == pytest.approx(4 * one.terms.noise)
-    assert two.measured.noise == pytest.approx(4 * one.measured.noise, rel=0.1)
+    assert two["noise"] == pytest.approx(4 * one["noise"])
+    assert two["noise_measured"] == pytest.approx(4 * one["noise_measured"], rel=0.1)
     for term in ("sampling", "clipping"):
-        assert 0 < getattr(one.measured, term) < getattr(one.terms, term)
+        assert 0 < one[f"{term}_measured"] < one[term]

@@ -18,10 +18,10 @@ from fedpriv.aggregation.base import SERVER
 from fedpriv.papers.experiments import profile_words
 from fedpriv.papers.secured_fl.claims import averages
 from fedpriv.papers.secured_fl.peer_accuracy import femnist_words
-from fedpriv.papers.secured_fl.peer_leakage import RecordingNetwork
 from fedpriv.reports.canvas import grid_and_legend, plt, save
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.compose import one_experiment
+from fedpriv.testing.faults import FaultyNetwork
 
 EVERY = 5
 CLAIM = 1e-13
@@ -66,16 +66,15 @@ def draw(folder: Path, profile: str) -> None:
 def checkpoints(prepared: PreparedRun, rounds: int) -> Iterator[np.ndarray]:
     """The models that the silos have trained, (n, d), in every fifth round: their messages under
     plain aggregation."""
-    network = RecordingNetwork()
-    prepared.session.network = lambda: network
+    network = FaultyNetwork(())
+    prepared.session.network = network
     state = prepared.state
     for number in range(1, rounds + 1):
-        network.letters.clear()
         result = prepared.run_round(prepared.queries(number), state)
         if result.aborted:
             raise RuntimeError(result.aborted)
         if number % EVERY == 0:
-            sent = [letter for letter in network.letters if letter.receiver == SERVER]
+            sent = [letter for letter in network.sent[-1] if letter.receiver == SERVER]
             yield state.params + np.stack([letter.message.content for letter in sent])
         state = result.state
 

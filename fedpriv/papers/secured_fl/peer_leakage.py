@@ -6,19 +6,18 @@ aggregation, and how narrow an interval a single message leaves for a coordinate
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 import pandas as pd
 
 from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.admm.transcript import Eavesdroppers
-from fedpriv.engines.base import Network
 from fedpriv.parties.traffic import Letter
 from fedpriv.reports.canvas import MARKERS, Axes, grid_and_legend, plt, save
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
+from fedpriv.testing.faults import FaultyNetwork
 from fedpriv.topology.design import designed
 
 SIZE = 3
@@ -108,17 +107,6 @@ def _draw_widths(axis: Axes) -> None:
     grid_and_legend(axis, 7)
 
 
-@dataclass
-class RecordingNetwork(Network):
-    """A network that records every letter."""
-
-    letters: list[Letter] = field(default_factory=list)
-
-    def carry(self, step: int, letters: list[Letter]) -> list[Letter]:
-        self.letters += letters
-        return letters
-
-
 def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
     """All messages of one round of federated averaging, with rho = 1.
 
@@ -134,10 +122,10 @@ def transcript(peers: int, iterations: int, *words: str) -> list[Letter]:
         f"aggregation.iterations={iterations}",
     )
     exp = one_experiment(*FIXED, *sizes, "aggregation.beyond_safe=true", *words)
-    network = RecordingNetwork()
+    network = FaultyNetwork(())
     with prepare(exp) as prepared:
-        prepared.session.network = lambda: network
+        prepared.session.network = network
         result = prepared.run_round(prepared.queries(1), prepared.state)
         if result.aborted:
             raise RuntimeError(result.aborted)
-    return network.letters
+    return list(chain.from_iterable(network.sent))

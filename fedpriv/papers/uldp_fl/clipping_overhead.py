@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.papers.uldp_fl.theory import UldpAvgSetting, breast_cancer_pairs, measure_overheads
+from fedpriv.papers.uldp_fl.theory import (
+    TERMS,
+    UldpAvgSetting,
+    breast_cancer_pairs,
+    measure_overheads,
+)
 from fedpriv.reports.canvas import Axes, Figure, grid_and_legend, plt, save_bounds
-from fedpriv.reports.summary import standard_deviation
 
 USERS = 12
 SILOS = 3
@@ -85,17 +89,13 @@ def table(rounds: int, copies: int, seeds: int) -> pd.DataFrame:
     risks = breast_cancer_pairs(USERS, SILOS)
     rows = []
     for setting in dict.fromkeys([*noisy, *clipped]):
-        runs = [
+        runs = pd.DataFrame(
             measure_overheads(risks, setting, rounds, copies, rng=np.random.default_rng(seed))
             for seed in range(seeds)
-        ]
+        )
         row = {key: getattr(setting, key) for key in ("clip", "noise_multiplier", "by_records")}
-        for term in ("noise", *BIASES):
-            measured = [getattr(run.measured, term) for run in runs]
-            row[term] = float(np.mean([getattr(run.terms, term) for run in runs]))
-            row[f"{term}_measured"] = float(np.mean(measured))
-            row[f"{term}_std"] = standard_deviation(measured)
-        rows.append(row | {"gradient": float(np.mean([run.gradient for run in runs]))})
+        deviations = {f"{term}_std": runs[f"{term}_measured"].std() for term in TERMS}
+        rows.append({**row, **runs.mean(), **deviations})
     return pd.DataFrame(rows)
 
 

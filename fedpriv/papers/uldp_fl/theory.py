@@ -91,32 +91,9 @@ class UldpAvgSetting:
     global_lr: float
 
 
-@dataclass(frozen=True)
-class Overheads:
-    """Parts of a bound on |grad f|^2.
-
-    noise: of the noise.
-    sampling: of the bias from batches.
-    clipping: of the bias between pairs.
-    """
-
-    noise: float
-    sampling: float
-    clipping: float
-
-
-@dataclass(frozen=True)
-class OverheadMeasurement:
-    """Means over all rounds.
-
-    terms: the theorem's terms.
-    measured: the quantities that they bound.
-    gradient: |grad f|^2 at the rounds' models.
-    """
-
-    terms: Overheads
-    measured: Overheads
-    gradient: float
+TERMS = ("noise", "sampling", "clipping")
+"""Parts of the bound on |grad f|^2: of the noise, of the bias from batches, and of that between
+pairs."""
 
 
 def measure_overheads(
@@ -126,8 +103,11 @@ def measure_overheads(
     copies: int,
     *,
     rng: np.random.Generator,
-) -> OverheadMeasurement:
-    """Run ULDP-AVG (Algorithm 3) from theta = 0, and measure the theorem's terms.
+) -> dict[str, float]:
+    """Run ULDP-AVG (Algorithm 3) from theta = 0.
+
+    Returns means over all rounds: the theorem's terms; what they bound, as `noise_measured` and so
+    on; and |grad f|^2 as `gradient`.
 
     risks: the losses.
     setting: arguments of the algorithm.
@@ -145,9 +125,7 @@ def measure_overheads(
     weights = risks.weights(setting.by_records)
     theta = np.zeros(d)
     step = setting.global_lr / pairs
-    terms: list[np.ndarray] = []
-    costs: list[np.ndarray] = []
-    gradients: list[float] = []
+    found: list[list[float]] = []
     for _ in range(rounds):
         deltas = risks.deltas(theta, setting, copies, rng)
         actual = weights * _factor(deltas, setting.clip)
@@ -157,17 +135,16 @@ def measure_overheads(
         gradient = risks.gradient(theta)
         noise = rng.standard_normal((copies, d))
         noise *= step * setting.noise_multiplier * setting.clip
-        terms.append(_terms(risks, setting, actual, expected))
         moved = theta + step * np.einsum("cn,cnd->cd", actual, deltas)
         lifted = (risks.value(moved + noise) + risks.value(moved - noise)) / 2 - risks.value(moved)
         sampling = np.einsum("cn,cnd->d", actual - expected, deltas) / copies
         clipping = (expected - mean) @ deltas.mean(axis=0)
-        biases = (abs(float(step * gradient @ bias)) for bias in (sampling, clipping))
-        costs.append(np.array([lifted.mean(), *biases]) / unit)
-        gradients.append(float(gradient @ gradient))
+        biases = np.abs([step * gradient @ bias for bias in (sampling, clipping)])
+        costs = np.array([lifted.mean(), *biases]) / unit
+        found.append([*_terms(risks, setting, actual, expected), *costs, gradient @ gradient])
         theta = moved[0] + noise[0]
-    bound, cost = (Overheads(*np.mean(rows, axis=0).tolist()) for rows in (terms, costs))
-    return OverheadMeasurement(bound, cost, float(np.mean(gradients)))
+    names = [*TERMS, *(f"{term}_measured" for term in TERMS), "gradient"]
+    return dict(zip(names, np.mean(found, axis=0).tolist()))
 
 
 def _terms(
