@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -106,29 +106,26 @@ class Balance:
         altered, added or removed."""
         balance = Balance(path)
         with garbage_kept():
-            for _ in balance.replayed(content):
-                pass
+            for line in content.splitlines():
+                balance._count(line)
+        if not balance.populations:
+            raise FedprivError(f"{path} is no ledger: fedpriv ledger init makes one")
         return balance
 
-    def replayed(self, content: bytes) -> Iterator[dict[str, Any]]:
-        """Read whole lines one by one: each is counted when it is yielded."""
-        for line in content.splitlines():
-            try:
-                entry = json.loads(line.decode())
-                if (entry["number"], entry["before"]) != (self.entries + 1, self.digest):
-                    raise ValueError("it does not follow the line before it")
-                self._apply(entry)
-                datetime.fromisoformat(entry["time"])
-            except ODD as error:
-                number = self.entries + 1
-                raise FedprivError(
-                    f"{self.path} was altered: line {number} ({' '.join(str(error).split())})"
-                ) from error
-            self.entries += 1
-            self.digest = hashlib.sha256(line).hexdigest()
-            yield entry
-        if not self.populations:
-            raise FedprivError(f"{self.path} is no ledger: fedpriv ledger init makes one")
+    def _count(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line.decode())
+            if (entry["number"], entry["before"]) != (self.entries + 1, self.digest):
+                raise ValueError("it does not follow the line before it")
+            self._apply(entry)
+            datetime.fromisoformat(entry["time"])
+        except ODD as error:
+            number = self.entries + 1
+            raise FedprivError(
+                f"{self.path} was altered: line {number} ({' '.join(str(error).split())})"
+            ) from error
+        self.entries += 1
+        self.digest = hashlib.sha256(line).hexdigest()
 
     def lines(self, *entries: Mapping[str, Any]) -> bytes:
         """The lines of new entries, which are counted."""

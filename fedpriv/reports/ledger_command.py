@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,17 @@ from rich.table import Table
 from fedpriv.accountants.filters import Budget
 from fedpriv.errors import FedprivError, require
 from fedpriv.ledgers.data_ledger import DataLedger
-from fedpriv.ledgers.entries import GRANT, INIT, UNITS, Balance, Population
-from fedpriv.settings.words import writing
+from fedpriv.ledgers.entries import GRANT, UNITS, Balance, Population
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.parsers import Parser, action_parser
 from fedpriv.util.printing import say
-from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
 
 EPILOG = """\
 examples:
   fedpriv ledger init clinic.jsonl --population patients:user:3
   fedpriv data=table data.path=t.csv randomness=system ledger=clinic.jsonl   # charged, or refused
-  fedpriv ledger show clinic.jsonl --figure left.pdf
+  fedpriv ledger show clinic.jsonl --json
 """
-POINTS = 200
-"""Most points of a line of the figure."""
 
 
 def main(args: list[str]) -> None:
@@ -85,9 +80,6 @@ def _check(own: argparse.Namespace) -> None:
 
 def _show(own: argparse.Namespace) -> None:
     balance = DataLedger.seen(own.file)
-    if own.figure is not None:
-        with writing(own.figure):
-            _draw(own.file, own.figure)
     facts = _facts(balance)
     if own.json:
         say(json.dumps(facts, indent=2))
@@ -147,32 +139,6 @@ def _facts(balance: Balance) -> dict[str, Any]:
     return {**about, "populations": populations, "runs": runs}
 
 
-def _left(file: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """Time of some lines, with what was left for each population then."""
-    content = read_bytes(file, TABLE_BYTES)
-    content = content[: content.rfind(b"\n") + 1]
-    every = max(1, content.count(b"\n") // POINTS)
-    balance = Balance(file)
-    for entry in balance.replayed(content):
-        if entry["kind"] == INIT or balance.entries % every == 0 or len(balance.runs) < POINTS:
-            yield str(entry["time"]), {name: balance.left(name) for name in balance.populations}
-
-
-def _draw(file: Path, target: Path) -> None:
-    from fedpriv.reports.canvas import plt, save, supports_suffix
-
-    require(supports_suffix(target), "--figure", target, "a file that ends in .pdf, .png or .svg")
-    times, left = zip(*_left(file))
-    figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    for name in left[0]:
-        when: Any = [*map(datetime.fromisoformat, times)]
-        axes.step(when, [one[name] for one in left], where="post", label=name)
-    axes.tick_params("x", rotation=30)
-    axes.set(xlabel="time (UTC)", ylabel="epsilon left", ylim=(0, None))
-    axes.legend()
-    save(figure, target)
-
-
 ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], None], str]] = {
     "init": (_init, "make a ledger with a budget for each population"),
     "show": (_show, "what was released, to whom, since when, and what is left"),
@@ -193,7 +159,6 @@ def _parser() -> Parser:
     known["init"].add_argument("--overlap", action="append", default=[], help=about)
     known["init"].add_argument("--name", help="of the ledger; by default the file's")
     known["show"].add_argument("--json", action="store_true", help="print everything as JSON")
-    known["show"].add_argument("--figure", type=Path, help="draw what was left after each line")
     known["grant"].add_argument("population")
     known["grant"].add_argument("epsilon", type=float, help="by which its budget grows")
     return parser
