@@ -35,7 +35,7 @@ from fedpriv.papers.huang import excess_risk
 from fedpriv.papers.ledger import figures
 from fedpriv.papers.ledger.command import PROGRAMS
 from fedpriv.papers.ledger.entries import entries
-from fedpriv.papers.secured_fl import averaging_error, claims, peer_accuracy, peer_leakage
+from fedpriv.papers.secured_fl import averaging_error, peer_accuracy, peer_leakage
 from fedpriv.papers.study import study
 from fedpriv.papers.uldp_fl import clipping_overhead, group_privacy
 from fedpriv.reports import privacy_utility
@@ -105,7 +105,6 @@ FIGURES: dict[str, FigureMaker] = {
     "uldp_fl/theorem6": clipping_overhead.draw,
     "hu/theory": optimality_gap.draw,
     "huang/excess_risk": excess_risk.draw,
-    "secured_fl/claims": claims.draw,
     "secured_fl/fig3_femnist": partial(
         peer_accuracy.draw, name="secured_fl/fig3_femnist", words=peer_accuracy.femnist_words
     ),
@@ -131,7 +130,6 @@ DEFAULT = (
     "uldp_fl/fig4_embedded",
     "uldp_fl/theorem6",
     "hu/theory",
-    "secured_fl/claims",
     "secured_fl/leakage",
     "study/breast_cancer",
 )

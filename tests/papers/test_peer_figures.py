@@ -12,12 +12,10 @@ from fedpriv.aggregation.admm.penalty import Penalty
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.secured_fl import (
     averaging_error,
-    claims,
     peer_accuracy,
     peer_groups,
     peer_leakage,
 )
-from fedpriv.papers.secured_fl.claims import averages
 from fedpriv.papers.secured_fl.peer_leakage import transcript
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
@@ -59,13 +57,6 @@ def test_no_run_finds_more_partitions_than_there_can_be(tmp_path, monkeypatch):
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
-def test_claims_are_a_table_too(tmp_path):
-    claims.draw(tmp_path, "quick")
-    held = {row[0]: row[2] for row in table(tmp_path / "claims.csv")}
-    assert held["Theorem III.2"] == "no"
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-
-
 def test_the_models_of_a_checkpoint_have_the_mean_that_follows():
     words = ("data=breast_cancer", "algo=fedavg", "preset.n_silos=3", "preset.silo_epochs=1")
     with prepare(one_experiment(*words)) as prepared:
@@ -83,7 +74,7 @@ def test_the_error_falls_with_tuned_iterations_and_is_the_formulas():
     found = [averaging_error.mean_square(models, i, rng, np.float64) for i in range(1, 5)]
     assert found == sorted(found, reverse=True)
     assert found[3] < 1e-13 < averaging_error.mean_square(models, 4, rng, np.float32)
-    *_, (_, _, second), (_, _, third) = averages(models, Penalty(1.0), 3, rng=rng)
+    *_, second, third = averaging_error.mean_squares(models, Penalty(1.0), 3, rng=rng)
     assert third / second == pytest.approx(1 / 9)
 
 

@@ -10,20 +10,20 @@ from fedpriv.papers.experiments import quick_profiles
 
 
 def test_a_figure_is_made_where_the_command_is_given(tmp_path):
-    done = success("reproduce", "secured_fl/claims", cwd=tmp_path)
-    [picture] = (tmp_path / "outputs" / "secured_fl" / "claims").glob("*/figure.png")
+    done = success("reproduce", "uldp_fl/fig2", cwd=tmp_path)
+    [picture] = (tmp_path / "outputs" / "uldp_fl" / "fig2").glob("*/figure.png")
     assert str(picture.relative_to(tmp_path)) in done.stdout
 
 
 def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
-    names = ("secured_fl/claims", "secured_fl/fig4")
+    names = ("uldp_fl/fig2", "secured_fl/fig4")
     nowhere = {"FEDPRIV_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     done = run_child("reproduce", "--jobs", "2", *names, cwd=tmp_path, env=os.environ | nowhere)
     assert done.returncode == 2
     assert "not drawn: secured_fl/fig4" in done.stderr
     assert "2 of 2: " in done.stderr
     [about] = tmp_path.rglob("about.json")
-    assert json.loads(about.read_text())["name"] == "secured_fl/claims"
+    assert json.loads(about.read_text())["name"] == "uldp_fl/fig2"
     assert (about.parent / "figure.png").exists()
     assert "figure.png" in (about.parent / "log.txt").read_text()
 

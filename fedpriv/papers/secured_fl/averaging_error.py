@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.aggregation.admm.penalty import PRESETS
+from fedpriv.aggregation.admm.peer import Averaging
+from fedpriv.aggregation.admm.penalty import PRESETS, Penalty
 from fedpriv.aggregation.base import SERVER
 from fedpriv.papers.experiments import profile_words
-from fedpriv.papers.secured_fl.claims import averages
 from fedpriv.papers.secured_fl.peer_accuracy import femnist_words
 from fedpriv.reports.canvas import grid_and_legend, plt, save
 from fedpriv.runtime import PreparedRun, prepare
@@ -84,5 +84,31 @@ def mean_square(
 ) -> float:
     """Mean squared error of the average of models (n, d) by the schedule tuned for `iterations`."""
     penalty = PRESETS[f"tuned_{iterations}"][1]
-    *_, (_, _, error) = averages(models, penalty, iterations, rng=rng, dtype=dtype)
+    *_, error = mean_squares(models, penalty, iterations, rng=rng, dtype=dtype)
     return error
+
+
+def mean_squares(
+    vectors: np.ndarray,
+    penalty: Penalty,
+    iterations: int,
+    *,
+    rng: np.random.Generator,
+    dtype: type[Any] = np.float64,
+) -> Iterator[float]:
+    """Average vectors (n, d) by ADMM. Yields the average's mean squared error after each iteration.
+
+    penalty: rho by iteration.
+    iterations: how many.
+    rng: draws the peers' first duals.
+    dtype: precision of the computation.
+    """
+    peers = [
+        Averaging(vector.astype(dtype), rng.random(len(vector)).astype(dtype)) for vector in vectors
+    ]
+    for iteration in range(1, iterations + 1):
+        rho = dtype(penalty.at(iteration))
+        z = np.mean([peer.message(rho) for peer in peers], axis=0, dtype=dtype)
+        for peer in peers:
+            peer.take(z, rho)
+        yield float(np.mean((z.astype(np.float64) - vectors.mean(axis=0)) ** 2))
