@@ -21,10 +21,10 @@ class FedprivError(Exception):
 
 
 class ConfigError(FedprivError):
-    """A configuration key with a value that is not allowed."""
+    """A configuration key with a value that is not allowed, None as null, which a person types."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key}={value}: {allowed}")
+        super().__init__(f"{key}={'null' if value is None else value}: {allowed}")
 
 
 class DataError(FedprivError):

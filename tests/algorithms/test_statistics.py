@@ -299,7 +299,7 @@ REFUSED = [
     (["data.silo=hospital"], "data.silos=[]: the names of all silos"),
     ([*SILOS], "algo.weighting=home: uniform, or data.user_scope=silo"),
     (["data.missing=drop"], "data.missing=drop: fill"),
-    (["data.decimal=null"], "data.decimal=None"),
+    (["data.decimal=null"], "data.decimal=null"),
     (["data.user=age"], "data.user=age: none of data.columns"),
     (["data.path=away.csv"], "no such file"),
     (["data.users=3"], "users; data.users=3"),

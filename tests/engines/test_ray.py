@@ -275,7 +275,7 @@ def test_room_is_counted_by_node(cpus, gpus, places, words):
 
 def test_a_second_cluster_is_refused(session):
     with pytest.raises(
-        ConfigError, match=r"^engine\.address=None: this process already uses engine.address="
+        ConfigError, match=r"^engine\.address=null: this process already uses engine.address="
     ):
         RayEngine().open({}, {})
 

@@ -126,7 +126,7 @@ def test_what_a_ledger_cannot_pay_for_is_refused_in_one_line(why, path, tmp_path
 
 def test_of_several_populations_a_run_names_its_own(tmp_path):
     path = record_ledger(tmp_path / "l.jsonl", "ward", "tests")
-    with pytest.raises(FedprivError, match=r"population=None: one of .*: ward, tests"):
+    with pytest.raises(FedprivError, match=r"population=null: one of .*: ward, tests"):
         trained(tmp_path / "run", charged(path))
     trained(tmp_path / "run", charged(path, "population=tests"))
     balance = DataLedger.seen(path)

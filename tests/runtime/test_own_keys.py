@@ -138,7 +138,7 @@ def test_over_ray_a_pinned_key_needs_a_journal():
     """A silo that forgets its set-ups could be led into an old one, whose signatures are valid."""
     from fedpriv.engines.ray import RayEngine
 
-    with pytest.raises(ConfigError, match=r"engine\.journals=None: a folder"):
+    with pytest.raises(ConfigError, match=r"engine\.journals=null: a folder"):
         RayEngine(roster="r.csv", keys="k")
     assert RayEngine(roster="r.csv", keys="k", journals="j").journals == "j"
 

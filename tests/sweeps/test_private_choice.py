@@ -214,7 +214,7 @@ REFUSED = {
     "no score": (("hydra.sweeper.metric=error",), "metric=error: a score of the evaluation: loss"),
     "nobody who pays": (
         ("ledger=a.jsonl", "randomness=system"),
-        "evaluation_population=None: the population of the test records",
+        "evaluation_population=null: the population of the test records",
     ),
     "payer without ledger": (("hydra.sweeper.evaluation_population=a",), "if and only if ledger"),
     "payer of nothing": (
