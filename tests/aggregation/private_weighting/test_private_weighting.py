@@ -111,19 +111,6 @@ def test_users_outside_the_sample_count_nothing_and_silos_are_not_told():
     assert len({len(raw) for raw in inverses}) == 1
 
 
-def test_a_silo_without_users_and_one_silo_alone():
-    world = random_world(users=3, streams=Streams(3))
-    world.counts[1] = 0
-    world.counts[0] = 2
-    assert (
-        world.ready().run().vector.tolist() == world.encoding.layout.decode(world.exact()).tolist()
-    )
-    alone = random_world(silos=1, most=5)
-    np.testing.assert_allclose(
-        alone.ready().run().vector, alone.weighted(), atol=alone.encoding.rounding
-    )
-
-
 @pytest.mark.parametrize(
     ("one", "other", "rate"),
     [
@@ -371,12 +358,3 @@ def test_contributions_and_noise_beyond_their_bounds_are_errors():
     world.noise[0, 0] = 1e3
     with pytest.raises(OutOfRangeError, match=r"^silo0: "):
         world.run()
-
-
-def test_a_clipped_coordinate_may_exceed_its_bound_by_the_error_of_clipping():
-    world = random_world(clip=0.1)
-    world.vectors[:] = 0
-    world.vectors[:, :, 0] = np.nextafter(0.1, 1)
-    np.testing.assert_allclose(
-        world.ready().run().vector, world.weighted(), atol=world.encoding.rounding
-    )
