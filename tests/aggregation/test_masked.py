@@ -14,7 +14,7 @@ from fedpriv.aggregation.secagg.messages import COLLECT
 from fedpriv.aggregation.weighted import KEY, KEYS
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
-from fedpriv.encoding.fixed_point import ImpossibleSumError, OutOfRangeError
+from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
 from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.rounds.local_job import LocalJob
 
@@ -90,6 +90,16 @@ def test_masks_differ_between_queries_cohorts_and_set_ups():
     same_pairs = silo0(SILOS, seeds | {"silo2": bytes(32)})
     gone = silo0(["silo0", "silo2"], {"silo2": bytes(32)})
     assert (smaller != same_pairs - gone).all()
+
+
+def test_a_part_of_the_silos_can_sum():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(2, 7))
+    total, _ = exchange(ready(), (3, 0), vectors, INDICES[1:3])
+    np.testing.assert_allclose(
+        total.vector, vectors.sum(0), rtol=1e-12, atol=FixedPoint(64, 1e4, 2).rounding
+    )
+    assert set(total.silos) == set(SILOS[1:3])
 
 
 def test_no_mask_serves_twice():
