@@ -112,8 +112,8 @@ class Histogram(Part):
         return len(self.names)
 
     def vectors(self, x: np.ndarray) -> np.ndarray:
-        places = x.astype(np.int64) if self.categories else _steps(x, self.size)
-        return np.asarray(np.eye(self.size)[places])
+        places = x if self.categories else _steps(x, self.size)
+        return np.asarray(places[:, None] == np.arange(self.size), dtype=np.float64)
 
     def estimates(self, sums: np.ndarray, noise: float) -> Iterator[Estimate]:
         for name, value in zip(self.names, sums):

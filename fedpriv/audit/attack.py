@@ -3,8 +3,9 @@
 Subtract from an observation what a run without canaries and noise shows, and project the rest on a
 canary's direction. The result is Gaussian with mean 0 or the canary's length, and it is the
 statistic of the likelihood ratio. Where users are sampled and the observer does not see the sample,
-the ratio is that of the mixture. Scores of several rounds and queries are summed. Single rounds
-have scores of their own, which tell more where one round lacks noise.
+the ratio is that of the mixture; under Laplace noise, it is a sum over coordinates. Scores of
+several rounds and queries are summed. Single rounds have scores of their own, which tell more where
+one round lacks noise.
 
 Each canary of a run is one trial. It enters by its own coin and contributes to its own coordinates,
 where the noise is independent of the noise elsewhere, as certificates of Gaussian noise say. For
@@ -138,6 +139,9 @@ class Attack:
 
     def _ratios(self, name: str, difference: Difference) -> np.ndarray:
         directions = self.references[difference.query.serial].directions[name]
+        if difference.query.mechanism.norm == 1:
+            rest = difference.vectors[name]
+            return np.asarray((np.abs(rest) - np.abs(rest - directions)).sum(axis=(1, 2)))
         squares = (directions**2).sum(axis=(1, 2))
         products = (directions * difference.vectors[name]).sum(axis=(1, 2))
         x = products / np.where(squares, squares, 1.0)
@@ -207,10 +211,8 @@ def _references(
 ) -> dict[Serial, Reference]:
     """What is known of each query of the rounds. without: observations without canaries."""
     queries = quiet_run.prepared.queries(1)
-    # Some messages hold several vectors: SCAFFOLD also sends its control variate.
     marks = queries[0].mechanism.marks  # canaries share them, so they are nobody's own
-    copies = queries[0].size // canaries.x.shape[1]
-    mask = np.pad(np.tile(canaries.mask(), copies), ((0, 0), (0, marks)))[:, None, :]
+    mask = np.pad(canaries.mask(queries[0].size - marks), ((0, 0), (0, marks)))[:, None, :]
     chosen = any(
         query.n_summed < len(query.invited)
         or any(inclusion(event)[0] < 1 for event in query.events)

@@ -18,12 +18,13 @@ Several canaries can share a run. Each has its own coin and its own coordinates.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from fedpriv.data.allocate import Allocation, Allocator
-from fedpriv.data.base import Corpus, DataSet, Records
+from fedpriv.data.base import Corpus, DataSet, Records, with_corpus
 from fedpriv.engines.inprocess import InProcess
 from fedpriv.models.linear import Linear
 from fedpriv.models.regression import ExponentialSurvival
@@ -154,15 +155,16 @@ class Canaries:
     def experiment(self) -> Experiment:
         """The audited experiment in this process, on records with all canaries present."""
         records, allocation = self.records(np.ones(len(self), dtype=bool))
+        known = GivenAllocator(allocation.n_users, allocation.n_silos, known=allocation)
+        own = self.components(records)
+        return replace(self.original, allocator=known, engine=InProcess(), **own)
+
+    def components(self, records: Records) -> dict[str, Any]:
+        """The data set with these records, and the network that trains on them."""
         draws = self.original.data.records_per_draw
         task = LinearLoss() if self.linear else CanaryLoss()
-        return replace(
-            self.original,
-            data=CanaryData(records=records, in_groups_of=draws, task=task),
-            allocator=GivenAllocator(allocation.n_users, allocation.n_silos, known=allocation),
-            model=Linear(bias=False),
-            engine=InProcess(),
-        )
+        data = CanaryData(records=records, in_groups_of=draws, task=task)
+        return {"data": data, "model": Linear(bias=False)}
 
     def records(self, present: np.ndarray) -> tuple[Records, Allocation]:
         """The records and their allocation if the canaries `present` (k,) bool are present."""
@@ -174,11 +176,33 @@ class Canaries:
             self.allocation, trains=trains
         )
 
-    def mask(self) -> np.ndarray:
-        """(k, d) bool: the coordinates to which each canary contributes."""
+    def mask(self, size: int) -> np.ndarray:
+        """(k, size) bool: the coordinates of a message to which each canary contributes. Some
+        messages hold several vectors: SCAFFOLD also sends its control variate."""
         if len(self) == 1:
-            return np.ones((1, self.x.shape[1]), dtype=bool)
-        return np.asarray(np.arange(self.x.shape[1]) // FEATURES == np.arange(len(self))[:, None])
+            return np.ones((1, size), dtype=bool)
+        owner = np.arange(size) % self.x.shape[1] // FEATURES
+        return np.asarray(owner == np.arange(len(self))[:, None])
+
+
+@dataclass(frozen=True)
+class FileCanary(Canaries):
+    """A user whose record is one of the run's own file, for methods that train no network.
+
+    present, absent: (n, ...) labels of the file.
+    """
+
+    def components(self, records: Records) -> dict[str, Any]:
+        given = Corpus(records, records)
+        # Nothing is read again.
+        load = {"load": lambda data, streams: given}
+        return {"data": with_corpus(self.original.data, lambda corpus, _: corpus, **load)}
+
+    def records(self, present: np.ndarray) -> tuple[Records, Allocation]:
+        known = self.allocation
+        there = (self.owner < 0) | present[self.owner]
+        records = Records(self.x, self.present, known.silo, known.user)
+        return records, replace(known, trains=there)
 
 
 def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
@@ -189,13 +213,13 @@ def canary_features(owner: np.ndarray, canaries: int) -> np.ndarray:
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
-def independent_users(exp: Experiment, users: int) -> tuple[np.ndarray, np.ndarray]:
-    """User and silo of each record, if every user has one draw in every silo. Where users have one
-    silo each, these are in the first one, and one more user in each of the others."""
-    draws = exp.data.records_per_draw
+def independent_users(exp: Experiment, users: int) -> Allocation:
+    """Users with one draw in every silo. Where users have one silo each, these are in the first
+    one, and one more user in each of the others."""
+    draws, n_silos = exp.data.records_per_draw, exp.allocator.n_silos
+    user = np.repeat(np.arange(users), n_silos * draws)
+    silo = np.tile(np.repeat(np.arange(n_silos), draws), users)
     if exp.algo.contributors.weighting.one_silo_each:
-        user = np.repeat(np.arange(users + exp.allocator.n_silos - 1), draws)
-        return user, np.maximum(0, user - users + 1)
-    user = np.repeat(np.arange(users), exp.allocator.n_silos * draws)
-    silo = np.tile(np.repeat(np.arange(exp.allocator.n_silos), draws), users)
-    return user, silo
+        user = np.repeat(np.arange(users + n_silos - 1), draws)
+        silo = np.maximum(0, user - users + 1)
+    return Allocation(user, silo, np.ones(len(user), dtype=bool), int(user.max()) + 1, n_silos)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedpriv.accountants.events import Event
-from fedpriv.audit.canary import Canaries, canary_features, independent_users
+from fedpriv.audit.canary import Canaries, FileCanary, canary_features, independent_users
 from fedpriv.data.allocate import Allocation
 from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, OwnWeighting
@@ -29,6 +29,8 @@ OTHER_SLOPE = 10.0
 """Slope of opposing units: also above the clip bound, and outweighed by the canary's slope."""
 MAX_SHARED_CANARIES = 32
 """Most canaries in one run."""
+TRIED_RECORDS = 4
+"""Records of a file that are tried as canaries where no network is trained."""
 TRIED_UNITS = 12
 """Units that are tried as canaries where the canary's batch matters."""
 
@@ -75,6 +77,8 @@ def candidates(
     replaces: whether neighbours replace a unit instead of adding one.
     user_group: group of users that the canaries belong to; "": any.
     """
+    if not exp.algo.releases_model:
+        return [_of_the_file(exp)]
     # Units that share a bound hide each other. Sums may be too slow for shared runs to pay off.
     pooled = bounds_whole_silos(exp, plan)
     slow = bool(exp.aggregation.estimate(exp.algo.queries(1, plan)[0], plan.federation))
@@ -99,31 +103,33 @@ def _any_loss(exp: Experiment, plan: Plan) -> bool:
 
 def _in_every_silo(exp: Experiment, canaries: int, other_slope: float) -> Canaries:
     """Canaries, and one other user, with one draw in each silo."""
-    user, silo = independent_users(exp, canaries + 1)
-    owner = np.where(user < canaries, user, -1)
+    allocation = independent_users(exp, canaries + 1)
+    owner = np.where(allocation.user < canaries, allocation.user, -1)
     slopes = np.where(owner >= 0, CANARY_SLOPE, other_slope)
-    labels = np.stack([slopes, np.zeros(len(user))], axis=1)
-    return _added(exp, user, silo, owner, canary_features(owner, canaries), labels)
-
-
-def _added(
-    exp: Experiment,
-    user: np.ndarray,
-    silo: np.ndarray,
-    owner: np.ndarray,
-    x: np.ndarray,
-    present: np.ndarray,
-) -> Canaries:
-    """Canaries that neighbours add. present: (n, 2) labels if all canaries are present."""
-    trains = np.ones(len(user), dtype=bool)
-    allocation = Allocation(user, silo, trains, int(user.max()) + 1, exp.allocator.n_silos)
-    absent = present.copy()
-    absent[owner >= 0, 0] = 0.0
-    users = np.array([user[owner == k][0] for k in range(owner.max() + 1)])
+    present = np.stack([slopes, np.zeros(len(owner))], axis=1)
+    absent = np.where(owner[:, None] < 0, present, 0.0)
     # Weights from counts may divide by a canary's count. The canary then stays, with records that
     # have no gradient.
     leaves = not exp.algo.contributors.weighting.needs_counts
-    return Canaries(exp, allocation, x, absent, present, owner, users, silo=None, leaves=leaves)
+    x = canary_features(owner, canaries)
+    about = (exp, allocation, x, absent, present, owner, np.arange(canaries))
+    return Canaries(*about, silo=None, leaves=leaves)
+
+
+def _of_the_file(exp: Experiment) -> list[Canaries]:
+    """A user with one record in every silo, which is one of the file's, or has all features zero:
+    the lower bounds of numbers, and the first of each list of categories."""
+    own = exp.data.load(exp.streams).train
+    allocation = independent_users(exp, 2)
+    owner = np.where(allocation.user == 0, 0, -1)
+    rows = np.linspace(0, len(own) - 1, TRIED_RECORDS).astype(int)
+    records = [(own.x[row], own.y[row]) for row in rows]
+    found: list[Canaries] = []
+    for one in [(np.zeros_like(own.x[0]), own.y[0]), *records]:
+        x, y = (np.stack([values] * len(owner)) for values in one)
+        about = (exp, allocation, x, y, y, owner, np.zeros(1, dtype=np.int64))
+        found.append(FileCanary(*about, silo=None, leaves=True))
+    return found
 
 
 def _with_real_sizes(

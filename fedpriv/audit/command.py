@@ -1,4 +1,5 @@
-"""`fedpriv audit`: table, audit.csv and audit.json.
+"""`fedpriv audit`: table, audit.csv and audit.json. After the word `analyse` or `evaluate` come
+those of that command.
 
 Exit code 1 if a bound refutes its certificate, or a measurement an assumption of it.
 """
@@ -9,14 +10,14 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,9 @@ from fedpriv.audit.progress import AuditProgress
 from fedpriv.audit.rates import Rates
 from fedpriv.errors import require
 from fedpriv.reports.audit_file import AUDIT, write_audit
-from fedpriv.settings.compose import CommandLine, compose_jobs, without_hydra
+from fedpriv.runs.analyse_command import Analysis
+from fedpriv.runs.run_evaluation import RunEvaluation
+from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors, without_hydra
 from fedpriv.settings.experiment import Experiment, build
 from fedpriv.settings.words import conf_dir
 from fedpriv.testing.premise import power_lines
@@ -39,6 +42,11 @@ from fedpriv.util.printing import say
 
 Attacker = Callable[[Experiment, AuditProgress], list[AuditRow]]
 
+RELEASES: dict[str, Callable[[list[str]], Analysis | RunEvaluation]] = {
+    "analyse": Analysis.parse,
+    "evaluate": RunEvaluation.parse,
+}
+"""Commands of one round, which compose their words themselves."""
 COUNTS = [*dict.fromkeys(field.name for cls in (Rates, Guesses) for field in fields(cls))]
 """Columns with the evidence of a bound. Trials and one run fill different ones."""
 
@@ -54,25 +62,21 @@ def main(args: list[str]) -> None:
     silos = int(own.colluding) if own.colluding.isdigit() else 0
     require(silos >= 1, "--colluding", own.colluding, "a positive number of silos")
     attack = _attack(own, silos)
-    line = CommandLine.parse(words)
-    jobs = compose_jobs(line, conf_dir())
-    exps = [build(config) for config in jobs]
-    for exp in exps:
+    jobs, folder = _composed(words)
+    for exp, _ in jobs:
         most = exp.allocator.n_silos
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")
-        model = exp.algo.releases_model
-        allowed = "one that releases a model: canaries are records of a network"
-        require(model, "algo", exp.algo.label.lower(), allowed)
+        alone = exp.algo.releases_model or not own.one_run
+        allowed = "one that releases a model: many canaries need a network"
+        require(alone, "--one-run", exp.algo.label.lower(), allowed)
     console = HarmlessConsole(soft_wrap=True)
     rows: list[AuditRow] = []
     found = []
-    for exp, config in zip(exps, jobs):
+    for exp, settings in jobs:
         new = attack(exp, AuditProgress(quiet=exp.options.quiet))
         show(console, new, exp.accountant.delta)
         rows += new
-        settings = OmegaConf.to_container(without_hydra(config), resolve=True)
         found.append({"settings": settings, **as_data(new)})
-    folder = _folder(jobs[0], line.overrides)
     write(rows, folder)
     write_audit(folder / AUDIT, CONFIDENCE, found)
     console.print(f"Table: {folder}")
@@ -100,13 +104,26 @@ def _attack(own: argparse.Namespace, silos: int) -> Attacker:
     return lambda exp, progress: audit_in_one_run(exp, canaries, colluding=silos, progress=progress)
 
 
-def _folder(config: DictConfig, words: list[str]) -> Path:
-    """hydra.run.dir if it is given, else a new folder below outputs/audit."""
+def _composed(words: list[str]) -> tuple[list[tuple[Experiment, Any]], Path]:
+    """What is audited, with its settings as plain values, and the folder of the results:
+    hydra.run.dir if it is given, else a new one below outputs/audit."""
+    jobs: list[tuple[Experiment, Any]]
+    if words and words[0] in RELEASES:
+        name = words[0]
+        with one_line_errors():
+            asked = RELEASES[name](words[1:])
+        # No ledger is charged, but it has chosen the noise.
+        options = replace(asked.experiment.options, ledger=None, population=None)
+        jobs, folder = [(replace(asked.experiment, options=options), asked.config)], asked.folder
+    else:
+        configs = compose_jobs(CommandLine.parse(words), conf_dir())
+        plain = (OmegaConf.to_container(without_hydra(one), resolve=True) for one in configs)
+        jobs = list(zip(map(build, configs), plain))
+        HydraConfig.instance().set_config(configs[0])  # the folder's name may refer to it
+        name, folder = configs[0].hydra.runtime.choices.algo, Path(configs[0].hydra.run.dir)
     if any(word.startswith("hydra.run.dir=") for word in words):
-        HydraConfig.instance().set_config(config)  # the folder's name may refer to it
-        return Path(config.hydra.run.dir)
-    name = f"{config.hydra.runtime.choices.algo}_{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
-    return Path("outputs") / "audit" / name
+        return jobs, folder
+    return jobs, Path("outputs") / "audit" / f"{name}_{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
 
 
 def show(console: Console, rows: list[AuditRow], delta: float) -> None:

@@ -64,10 +64,8 @@ def orthogonal_canaries(
         each = exp.allocator.n_silos * exp.data.records_per_draw
         most = int((MAX_FEATURES / each) ** 0.5) - ORDINARY_USERS
         wanted = max(MIN_CANARIES, min(wanted, most))
-        user, silo = independent_users(exp, wanted + ORDINARY_USERS)
-        trains = np.ones(len(user), dtype=bool)
-        allocation = Allocation(user, silo, trains, int(user.max()) + 1, exp.allocator.n_silos)
-        owner = np.where(user < wanted, user, -1)
+        allocation = independent_users(exp, wanted + ORDINARY_USERS)
+        owner = np.where(allocation.user < wanted, allocation.user, -1)
         leaves = not exp.algo.contributors.weighting.needs_counts
     count = int(owner.max()) + 1
     own = owner >= 0

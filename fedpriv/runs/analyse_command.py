@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -34,7 +35,7 @@ from fedpriv.runs.noise_choice import laplace_is_less
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import EPSILON, STATISTICS, Tables
 from fedpriv.settings.compose import CommandLine, one_job, one_line_errors
-from fedpriv.settings.experiment import build, resolved
+from fedpriv.settings.experiment import Experiment, build, resolved
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.pasted import hydra_text
 from fedpriv.util.plain_numbers import plain_number
@@ -142,20 +143,46 @@ def main(args: list[str]) -> None:
     analyse(args)
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """An analysis that a command line asks for.
+
+    experiment: its checked settings.
+    config: the same as plain values.
+    folder: of its results.
+    settings: the words of its run.
+    schema: what is public about the columns; None: only the words say it.
+    """
+
+    experiment: Experiment
+    config: dict[str, Any]
+    folder: Path
+    settings: list[str]
+    schema: Schema | None
+
+    @staticmethod
+    def parse(args: list[str]) -> Analysis:
+        """Raises FedprivError for words that do not fit together."""
+        asked = Request.parse(args)
+        found = Analysis._of(asked.settings, asked.schema)
+        if laplace_is_less(found.experiment, asked.words):
+            return Analysis._of([*found.settings, "mechanism=laplace"], asked.schema)
+        return found
+
+    @staticmethod
+    def _of(settings: list[str], schema: Schema | None) -> Analysis:
+        job = one_job(CommandLine.parse(settings), "fedpriv analyse")
+        folder = Path(str(job.hydra.run.dir)).absolute()
+        return Analysis(build(job), resolved(job), folder, settings, schema)
+
+
 @one_line_errors()
 def analyse(args: list[str], *, quiet: bool = False) -> Path:
     """Release the statistics of a command line. Returns the folder of the run."""
-    asked = Request.parse(args)
-    settings = asked.settings
-    job = one_job(CommandLine.parse(settings), "fedpriv analyse")
-    experiment = build(job)
-    if laplace_is_less(experiment, asked.words):
-        settings.append("mechanism=laplace")
-        job = one_job(CommandLine.parse(settings), "fedpriv analyse")
-        experiment = build(job)
-    folder = Path(str(job.hydra.run.dir)).absolute()
-    yaml = OmegaConf.to_yaml(OmegaConf.create(resolved(job)))
-    train(experiment, yaml, folder, words=settings, quiet=quiet)
+    asked = Analysis.parse(args)
+    folder = asked.folder
+    yaml = OmegaConf.to_yaml(OmegaConf.create(asked.config))
+    train(asked.experiment, yaml, folder, words=asked.settings, quiet=quiet)
     status = Status.read(folder)
     if asked.schema is not None and status.dp_valid:  # else scales could not be called released
         scaled = _scaled(asked.schema, folder, status.delta)

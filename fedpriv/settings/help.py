@@ -28,7 +28,7 @@ fedpriv reproduce [paper/figure ...] run a paper's experiments and draw the figu
 fedpriv replicate [entry ...]        decide a paper's claim by the rule of the ledger
 fedpriv audit [--quick] [--one-run] [--canaries n] [--colluding n] [key=value ...]
                                      attack the settings: lower bounds on epsilon beside the
-                                     certified ones
+                                     certified ones; also analyse ... or evaluate run ...
 fedpriv certify claim.yaml ... [--budget epsilon] [--json] [--html file]
                                      what a stated epsilon is worth: certified, attacked, verdict
 fedpriv predict run new.csv          scores of a trained model; --out scores.csv, --onnx

@@ -56,7 +56,9 @@ def _(noise: SumNoise, view: ObservedRelease) -> Charge:
     release, _, _ = noise.seen(view)
     # A method's own noise is sized for the bound alone.
     unit = view.mechanism.clip * (noise.sensitivity(view.n_summed) if noise.enforced else 1.0)
-    share = 1 / math.sqrt(view.n_summed * release.hidden) if release.hidden else 1.0
+    # In L1, each silo adds the whole noise.
+    shared = view.n_summed * release.hidden if view.mechanism.norm == 2 else 0.0
+    share = 1 / math.sqrt(shared) if shared else 1.0
     moved = release.moved * unit * view.target.records
     return Charge(moved, share=share, norm=view.mechanism.norm, messages=view.row.messages)
 

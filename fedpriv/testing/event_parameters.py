@@ -10,13 +10,15 @@ from fedpriv.accountants.events import Event
 
 
 def noise_multiplier(event: Event) -> float | None:
-    """The noise multiplier z of a Gaussian release, sampled or not.
+    """The noise multiplier z of a Gaussian release, sampled or not, or of one Laplace release.
 
     inf for no guarantee; None for anything else. T releases tell as much as one release with
     z / sqrt(T). What is computed from them, such as a trained model, tells no more. A unit of k
     records moves a release k times as far as one record.
     """
     inner = event.certified
+    if isinstance(inner, dp.LaplaceDpEvent):
+        return float(inner.noise_multiplier) / event.group_size
     times = 1
     while isinstance(
         inner,

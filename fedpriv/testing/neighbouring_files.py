@@ -73,8 +73,9 @@ class File:
         """The rows of each unit: of every user with records, or of every single record."""
         if unit == "record":
             return list(np.arange(len(self.records))[:, None])
-        rows = (np.flatnonzero(self.owners.user == user) for user in range(self.owners.n_users))
-        return [own for own in rows if len(own)]
+        order = np.argsort(self.owners.user, kind="stable")
+        _, first = np.unique(self.owners.user[order], return_index=True)
+        return np.split(order, first[1:])
 
     def extremes(self, unit: str) -> list[np.ndarray]:
         """Numbers (units,) by which a unit can be extreme, for each unit of `units`: how many
@@ -86,14 +87,15 @@ class File:
         units = self.units(unit)
         owners = self.owners
         sizes = np.bincount(owners.user, minlength=owners.n_users)
-        wide = [len(np.unique(owners.silo[owners.user == user])) for user in range(owners.n_users)]
+        homes = np.unique([owners.user, owners.silo], axis=1)[0]
+        wide = np.bincount(homes, minlength=owners.n_users)
         features = np.zeros(len(self.records))
         if not self.exp.data.text:
             flat = np.asarray(self.records.x, dtype=np.float64).reshape(len(self.records), -1)
             features = np.linalg.norm(flat, axis=1)
         _, label, times = np.unique(self.records.y, axis=0, return_inverse=True, return_counts=True)
         rare = -times[label.reshape(-1)]
-        by_record = sizes[owners.user], np.array(wide)[owners.user], features, rare
+        by_record = sizes[owners.user], wide[owners.user], features, rare
         return [np.array([values[rows].max() for rows in units]) for values in by_record]
 
     def neighbour(self, rows: np.ndarray, adjacency: str) -> Experiment:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
+from dp_accounting import LaplaceDpEvent
+from scipy.special import ndtri
 
 from fedpriv.accountants.events import RELEASED_MODEL, Event
 from fedpriv.certificates.request import ObservedRelease, observed_releases
@@ -60,10 +62,10 @@ class Declaration:
 
     view: what the event describes.
     event: the event.
-    whole: standard deviation that the observer faces in a sum; None: the event declares none, or
-        none that can be measured there.
-    own: standard deviation of one silo's noise; None likewise.
-    measurable: whether the event is a Gaussian's.
+    whole: standard deviation, or Laplace scale, that the observer faces in a sum; None: the event
+        declares none, or none that can be measured there.
+    own: that of one silo's noise; None likewise.
+    measurable: whether the event is that of Gaussian or Laplace noise.
     whiten: see `Charge`. Measured is then what it makes of all messages, for who knows no noise.
     """
 
@@ -98,7 +100,8 @@ def declarations(exp: Experiment, plan: Plan, round: int) -> Iterator[Declaratio
             if multiplier == math.inf:
                 continue
             charged = charge(request.noise, view)
-            if multiplier is None or charged is None:
+            laplace = isinstance(event.certified, LaplaceDpEvent)
+            if multiplier is None or charged is None or laplace != (charged.norm == 1):
                 yield Declaration(view, event, None, None, measurable=False)
             elif charged.whiten is not None:
                 faced = None if view.observer.own_shares else 1.0
@@ -111,7 +114,9 @@ def declarations(exp: Experiment, plan: Plan, round: int) -> Iterator[Declaratio
                 whole = multiplier * event.group_size * charged.sum / view.target.records
                 framework = request.noise.enforced or request.noise.by_silo
                 alone = whole * charged.share
-                seen = alone if view.observer.sees_messages else whole
+                # A sum of Laplace noises is no Laplace noise.
+                known = whole if charged.norm == 2 or view.n_summed == 1 else None
+                seen = alone if view.observer.sees_messages else known
                 yield Declaration(view, event, seen, alone if framework else None)
 
 
@@ -196,6 +201,7 @@ class _Measured:
         unit = query.encoding.unit if query.encoding else 0.0
         spread = unit * (rng.random(query.size) - 0.5)
         known = self.declared[query.round]
+        normal = _normal if query.mechanism.norm == 1 else np.asarray
         whiten = next((one.whiten for one in known if one.whiten and one.about(query, "")), None)
         for observer, rows in difference.vectors.items():
             if whiten is not None:
@@ -208,7 +214,7 @@ class _Measured:
                     if one.view.observer.name == observer and one.about(query, part)
                 ]
                 if any(whole):
-                    yield observer, FACED, part, (row + spread) / max(whole)
+                    yield observer, FACED, part, normal((row + spread) / max(whole))
         if whiten or not any(one.measurable and one.about(query, "") for one in known):
             return
         for at, step in enumerate(steps[:: -(-len(steps) // MAX_STEPS) or 1]):
@@ -218,7 +224,7 @@ class _Measured:
             share = taps[0].noise - taps[1].noise if taps[0].noise.any() else np.zeros(query.size)
             own = max((one.own or 0.0 for one in known if one.about(query, part)), default=0.0)
             if own:
-                yield "", OWN, part, (share + spread * share.any()) / own
+                yield "", OWN, part, normal((share + spread * share.any()) / own)
             elif not steps:
                 yield "", MESSAGES, part, taps[0].message - taps[1].message
 
@@ -234,6 +240,11 @@ class _Measured:
                     x = _scaled(x, [(place.query, place.round) for place in places])
                 known = tensors if tensors[-1] == size else [0, size]
                 yield observer, Noise(kind, x, np.array(runs), places, known)
+
+
+def _normal(x: np.ndarray) -> np.ndarray:
+    """Laplace noise of scale 1 as unit Gaussians: the values of the same probability."""
+    return np.asarray(-np.sign(x) * ndtri(np.exp(-np.abs(x)) / 2))
 
 
 def _scaled(x: np.ndarray, rounds: list[tuple[str, int]]) -> np.ndarray:

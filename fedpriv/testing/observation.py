@@ -79,15 +79,15 @@ class ProtocolTap:
             self.message = job.noise.copy() if len(job.noise) else np.zeros(query.size)
             self.longest = 0.0
             self.secret = job.secret
-            told = job.map(self._added)
+            told = job.map(partial(self._added, query.mechanism.norm))
             return told if job.row is None else replace(told, row=partial(self._mixed, job.row))
 
         return (yield from self.asked(query, recorded))
 
-    def _added(self, block: Contributions) -> Contributions:
+    def _added(self, norm: int, block: Contributions) -> Contributions:
         vectors = block.vectors.double().cpu().numpy()
         self.message += self.weights[block.units] @ vectors
-        self.longest = float(np.linalg.norm(vectors, axis=1).max(initial=self.longest))
+        self.longest = float(np.linalg.norm(vectors, norm, axis=1).max(initial=self.longest))
         return block
 
     def _mixed(self, row: Callable[[np.ndarray], np.ndarray], own: np.ndarray) -> np.ndarray:

@@ -79,12 +79,6 @@ def test_python_gives_the_table(tmp_path, monkeypatch):
     assert found.loc["mean", "value"] == pytest.approx(24.5, abs=2)
 
 
-def test_an_audit_refuses_statistics(tmp_path):
-    words = ("data=columns", "data.path=v.csv", "data.user=who", "data.columns=[[age,0,110]]")
-    line = refusal("audit", "--quick", *words, "allocator.n_silos=1", cwd=tmp_path)
-    assert line.startswith("fedpriv: algo=statistics: one that releases a model")
-
-
 REFUSED = [
     (["data.schema=draft.yaml"], "public: true"),
     (["-m", "seed=0,1"], "expected key=value"),

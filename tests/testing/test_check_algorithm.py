@@ -26,10 +26,11 @@ from fedpriv.testing.experiments import SMALL
         (dp.SelfComposedDpEvent(dp.SelfComposedDpEvent(dp.GaussianDpEvent(6.0), 2), 2), 3, 1.0),
         (dp.ZCDpEvent(0.5), 1, 1.0),
         (dp.NonPrivateDpEvent(), 2, float("inf")),
-        (dp.LaplaceDpEvent(1.0), 1, None),
+        (dp.LaplaceDpEvent(3.0), 2, 1.5),
+        (dp.SelfComposedDpEvent(dp.LaplaceDpEvent(1.0), 2), 1, None),
     ],
 )
-def test_what_counts_as_a_gaussian_release(event, group, expected):
+def test_what_counts_as_a_gaussian_or_laplace_release(event, group, expected):
     assert (
         noise_multiplier(Event("server", "user", ADD_REMOVE, event, None, group_size=group))
         == expected
