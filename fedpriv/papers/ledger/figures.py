@@ -41,16 +41,19 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
     table = shown(entry, table)
     table["tuned"] = table["question"].isin(judged)
     opened = entry.replication and entry.replication.open and table["settings"].any()
-    where = table["settings"] if opened else table["place"]
+    where = table["place"]
+    if opened:
+        where = (where + ", " + table["settings"]).str.strip(", ")
     axis_key = next((key for key in by_key(where.iloc[0].split(", ")) if key in X), "")
     if axis_key:
         values = where.str.extract(rf"{axis_key}=([\d.e-]+)", expand=False)
         table["x"] = values.astype(float)
-        table["panel"] = where.str.replace(rf",? ?{axis_key}=[\d.e-]+", "", regex=True)
+        rest = where.str.replace(rf"{axis_key}=[\d.e-]+", "", regex=True)
+        table["panel"] = rest.str.strip(", ").str.replace(", , ", ", ")
         table = table[table["round"] == table["round"].max()]
     else:
         table = table[table["round"] > 0]  # the untrained model would squeeze the rest
-        table = table.assign(x=table["round"], panel=where)
+        table = table.assign(x=table["round"], panel=table["settings" if opened else "place"])
         if opened:
             table = table[table["place"] == max(table["place"], key=place_order)]
     return _panels(entry, table, out, axis_key=axis_key)
