@@ -12,7 +12,7 @@ from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
+from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
 
 
@@ -21,9 +21,9 @@ def run(
 ):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    moved, _ = noisy_sgd(
-        gradients,
-        recipe,
+    moved, _ = NoisyTraining(
+        gradients=gradients,
+        recipe=recipe,
         theta=theta,
         x=x,
         y=y,
@@ -32,7 +32,7 @@ def run(
         order=order,
         dropout_seed=dropout_seed,
         stats=stats or ContributionStats(),
-    )
+    ).run()
     return moved
 
 

@@ -21,7 +21,7 @@ struct Records {
 
 }  // extern "C"
 
-class ClippedSum final : public Chain {
+class ClippedSum : public Chain {
  public:
   ClippedSum(const Problem& p, char* memory) : Chain(p, memory, true) {
     const int64_t size = c.parameters.size;
@@ -29,7 +29,6 @@ class ClippedSum final : public Chain {
     if (!memory) return;
     for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
       if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
-    std::fill_n(sum, size, 0.0);
     std::copy_n(p.start, size, weights);
     c.parameters.weights = weights, c.parameters.target = gradient;
   }
@@ -37,16 +36,27 @@ class ClippedSum final : public Chain {
   // The sum over all records, in their order.
   void add(const Records& r, const Loss& loss) {
     c.moment.masks = r.masks;
-    for (int64_t i = 0; i < r.n; ++i) {
-      c.moment.row = i;
-      for (const auto& [from, to] : formed) std::fill(gradient + from, gradient + to, 0.0f);
-      add_gradients(r.x, &i, 1, 1, loss);
-      r.norms[i] = norm();
-      if (const double factor = clip_factor(r.norms[i], r.clip)) add_gradient(factor);
-    }
-    for (const auto& layer : layers) layer->add_waiting(sum);
+    add_rows_of(r.x, nullptr, r.n, r.clip, r.norms, loss);
     for (int64_t i = 0; i < p.size; ++i) r.total[i] = sum[p.places[i]];
   }
+
+ protected:
+  // `sum` becomes that over rows_of (n,) of the records, in their order; null: over the first n.
+  void add_rows_of(const float* x, const int64_t* rows_of, int64_t n, double clip, double* norms, const Loss& loss) {
+    std::fill_n(sum, c.parameters.size, 0.0);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t row = rows_of ? rows_of[i] : i;
+      c.moment.row = i;
+      for (const auto& [from, to] : formed) std::fill(gradient + from, gradient + to, 0.0f);
+      add_gradients(x, &row, 1, 1, loss);
+      norms[i] = norm();
+      if (const double factor = clip_factor(norms[i], clip)) add_gradient(factor);
+    }
+    for (const auto& layer : layers) layer->add_waiting(sum);
+  }
+
+  float* weights;
+  double* sum;
 
  private:
   static double clip_factor(double norm, double clip) {
@@ -78,6 +88,5 @@ class ClippedSum final : public Chain {
   }
 
   std::vector<std::pair<int64_t, int64_t>> formed;  // from where to where gradients are formed
-  float *weights, *gradient;
-  double* sum;
+  float* gradient;
 };
