@@ -39,10 +39,10 @@ _cache: dict[tuple[str, Streams], Loaded] | None = None
 @contextmanager
 def loaded_once() -> Iterator[None]:
     """Context in which each data set is loaded once per settings and streams, and stays in
-    memory."""
+    memory; also for the contexts within."""
     global _cache
     before = _cache
-    _cache = {}
+    _cache = {} if before is None else before
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
+from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger.entries import Replication, by_key, combinations
 from fedpriv.papers.ledger.results import AUTHORS, COLUMNS, DECIDING, TUNING, chosen
@@ -26,8 +27,8 @@ from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
-AT_ONCE = 64
-"""Runs that share a process."""
+AT_ONCE = 96
+"""Runs that share a process. Those of one seed go together: they draw the same noise once."""
 EXTENSIONS = 8
 """How often a grid may be extended."""
 Say = Callable[[str], None]
@@ -40,11 +41,12 @@ def replicate(run: Replication, folder: Path, say: Say) -> pd.DataFrame:
     say: receives a line for each method.
     """
     rows: list[Row] = []
-    for question, method in product(run.cases, run.methods):
-        say(f"{question}: {method}")
-        below = folder / question / method.lower().replace(" ", "_")
-        one = _Method(run, question, method, below)
-        rows += one.tuned() if run.grid(question, method) else one.untuned()
+    with loaded_once():
+        for question, method in product(run.cases, run.methods):
+            say(f"{question}: {method}")
+            below = folder / question / method.lower().replace(" ", "_")
+            one = _Method(run, question, method, below)
+            rows += one.tuned() if run.grid(question, method) else one.untuned()
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -60,9 +62,8 @@ class _Method:
     def untuned(self) -> Iterator[Row]:
         """The rows of the method as it is, at each value of what the paper leaves open."""
         [alternative] = self.run.alternatives(self.question, self.method)
-        for point in _points(self.run.open):
-            words = [*alternative, *point, *self.run.places]
-            yield from self._decisive(words, _keys(self.run.open), DECIDING)
+        points = [[*alternative, *point, *self.run.places] for point in _points(self.run.open)]
+        yield from self._decisive(points, [_keys(self.run.open)] * len(points), DECIDING)
 
     def tuned(self) -> Iterator[Row]:
         """The rows of the tuning runs, of the chosen settings, and of the authors'."""
@@ -76,15 +77,21 @@ class _Method:
         tried: dict[str, tuple[list[str], list[str]]] = {}  # words and keys, by settings
         for _ in range(EXTENSIONS):
             rows: list[Row] = []
+            points: list[list[str]] = []
+            keys_of: list[list[str]] = []
             for alternative in given:
                 keys = _keys([*alternative, *grid])
                 if len(given) > 1:  # what tells the alternatives apart
                     keys = list(dict.fromkeys([*by_key(alternative[1:]), *keys]))
-                for point in _points([*alternative, *grid]):
-                    for one in self._sweep([*point, *run.places], run.tuning_seeds):
-                        tried[_name(_values(one, keys))] = point, keys
-                        chooses = [(run.chosen_by, one.rounds)] if run.chosen_by else judges
-                        rows += self._measured(one, keys, TUNING, chooses)
+                own_points = _points([*alternative, *grid])
+                points += own_points
+                keys_of += [keys] * len(own_points)
+            found = self._sweeps([[*point, *run.places] for point in points], run.tuning_seeds)
+            for point, keys, runs in zip(points, keys_of, found, strict=True):
+                for one in runs:
+                    tried[_name(_values(one, keys))] = point, keys
+                    chooses = [(run.chosen_by, one.rounds)] if run.chosen_by else judges
+                    rows += self._measured(one, keys, TUNING, chooses)
             table = pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
             best = [chosen(run, one, self.method, table) for one in judged]
             wider = grid if run.chosen_by else _extended(grid, best)
@@ -99,13 +106,15 @@ class _Method:
                 f"{self._name}: at {missing} of {places} places all settings diverge"
             )
         yield from rows
-        for place, settings in dict.fromkeys(item for each in best for item in each.items()):
-            words, keys = tried[settings]
-            at = [word for word in run.places if "," not in word]
-            at += place.split(", ") if place else []
-            yield from self._decisive([*words, *at], keys, DECIDING)
+        fixed = [word for word in run.places if "," not in word]
+        settled = dict.fromkeys(item for each in best for item in each.items())
+        words = [
+            [*tried[settings][0], *fixed, *(place.split(", ") if place else ())]
+            for place, settings in settled
+        ]
+        yield from self._decisive(words, [tried[settings][1] for _, settings in settled], DECIDING)
         if not run.chosen_by:
-            yield from self._decisive([*given[0], *own, *run.places], _keys(grid), AUTHORS)
+            yield from self._decisive([[*given[0], *own, *run.places]], [_keys(grid)], AUTHORS)
 
     @property
     def _name(self) -> str:
@@ -119,16 +128,19 @@ class _Method:
         keys = by_key(self.run.grid(self.question, self.method))
         return [f"{key}={OmegaConf.select(config, key):g}" for key in keys]
 
-    def _decisive(self, words: Sequence[str], keys: list[str], phase: str) -> Iterator[Row]:
+    def _decisive(
+        self, asked: Sequence[Sequence[str]], keys_of: Sequence[list[str]], phase: str
+    ) -> Iterator[Row]:
         """The rows of runs on the deciding seeds: every metric at every round."""
-        found = self._sweep(words, self.run.seeds)
-        wanted = combinations(words) * len(self.run.seeds)
-        if len(found) < wanted:  # a mean over the others would flatter the method
-            missing = wanted - len(found)
-            raise FedprivError(f"{self._name}: {missing} of {wanted} deciding runs diverge")
-        for one in found:
-            shown = product(sorted(self.run.metrics), one.metrics["round"])
-            yield from self._measured(one, keys, phase, shown)
+        sweeps = self._sweeps(asked, self.run.seeds)
+        for words, keys, found in zip(asked, keys_of, sweeps, strict=True):
+            wanted = combinations(words) * len(self.run.seeds)
+            if len(found) < wanted:  # a mean over the others would flatter the method
+                missing = wanted - len(found)
+                raise FedprivError(f"{self._name}: {missing} of {wanted} deciding runs diverge")
+            for one in found:
+                shown = product(sorted(self.run.metrics), one.metrics["round"])
+                yield from self._measured(one, keys, phase, shown)
 
     def _measured(
         self, one: Run, keys: list[str], phase: str, wanted: Iterable[tuple[str, int]]
@@ -163,36 +175,47 @@ class _Method:
             )
         return configs
 
-    def _sweep(self, words: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-        """The finished runs of a sweep; those that diverge are missing. Other failures are raised.
+    def _sweeps(self, asked: Sequence[Sequence[str]], seeds: Sequence[int]) -> list[list[Run]]:
+        """The finished runs of sweeps, side by side; those that diverge are missing. Other failures
+        are raised.
 
         Runs on tuning seeds are tested on validation records, unless the training loss chooses.
         """
         validates = seeds == self.run.tuning_seeds and not self.run.chosen_by
-        words = [*words, f"seed={','.join(map(str, seeds))}"]
-        about = [self.run.experiment, *self.run.words, *self.run.cases[self.question].words, *words]
-        # A changed entry is another sweep.
-        digest = hashlib.sha256("\n".join([*about, str(validates)]).encode()).hexdigest()[:16]
-        folder = self.folder / digest
-        done = folder / "done"
-        if not done.exists():
-            jobs = [
-                Job.of(config, number, folder)
-                for number, config in enumerate(self._composed(words))
-            ]
-            if validates:
-                for job in jobs:
-                    held_out = with_validation_records(job.experiment.data)
-                    job.experiment = replace(job.experiment, data=held_out)
+        folders = []
+        jobs: list[Job] = []
+        for words in asked:
+            words = [*words, f"seed={','.join(map(str, seeds))}"]
+            own = [*self.run.words, *self.run.cases[self.question].words, *words]
+            # A changed entry is another sweep.
+            about = "\n".join([self.run.experiment, *own, str(validates)])
+            folder = self.folder / hashlib.sha256(about.encode()).hexdigest()[:16]
+            folders.append(folder)
+            if not (folder / "done").exists():
+                jobs += [
+                    Job.of(config, number, folder)
+                    for number, config in enumerate(self._composed(words))
+                ]
+        if validates:
+            for job in jobs:
+                held_out = with_validation_records(job.experiment.data)
+                job.experiment = replace(job.experiment, data=held_out)
+        jobs.sort(key=lambda job: job.experiment.options.seed)
+        if jobs:
             with suppress(DivergedError):
                 SideBySide(AT_ONCE).launch(jobs, quiet=True)
-            done.touch()
-        finished = [folder for folder in folder.iterdir() if folder.is_dir()]
-        return [
-            found
-            for one in sorted(finished, key=sweep_order)
-            if (found := read_run(one, warn=lambda text: None))
-        ]
+        return [_finished(folder) for folder in folders]
+
+
+def _finished(folder: Path) -> list[Run]:
+    """The finished runs of a sweep that has ended."""
+    (folder / "done").touch()
+    runs = [below for below in folder.iterdir() if below.is_dir()]
+    return [
+        found
+        for one in sorted(runs, key=sweep_order)
+        if (found := read_run(one, warn=lambda text: None))
+    ]
 
 
 def _points(words: Sequence[str]) -> list[list[str]]:
