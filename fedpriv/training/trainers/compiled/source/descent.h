@@ -38,7 +38,7 @@ class NoisyDescent final : public ClippedSum {
       double* own = run->parameters;
       for (int64_t s = d.from; s < d.to; ++s) {
         for (int64_t i = 0; i < size; ++i) weights[i] = float(own[i]);
-        add_rows_of(run->x, run->rows_of + s * d.batch, d.batch, run->clip, run->norms + s * d.batch, *loss);
+        add_rows(run->x, run->rows_of, s * d.batch, (s + 1) * d.batch, run->clip, run->norms, *loss);
         if (d.batch > 1)
           for (int64_t i = 0; i < size; ++i) own[i] -= run->rate * sum[i] / double(d.batch);
         else
