@@ -160,7 +160,20 @@ def _capture(
     far = difference(*pair, inputs(found, shape, dtype))
     if far:
         raise _UncapturedError(far)
+    if difference(found, _Apart(found), inputs(found, shape, dtype), modes=(False,)):
+        raise _UncapturedError("a record's output depends on the other records of its batch")
     return found
+
+
+class _Apart(nn.Module):
+    """A network that computes records one by one."""
+
+    def __init__(self, own: nn.Module) -> None:
+        super().__init__()
+        self.own = own
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.own(one[None]) for one in x])
 
 
 class _Tracer(fx.Tracer):

@@ -171,8 +171,6 @@ BETWEEN = {
     "takes a part": lambda layer, h: layer(h)[:, :1] + h,
 }
 """Ways to call a layer that no trace shows, or no table describes."""
-MIXING = {"mixes records", "turns records around", "one value of all"}
-"""Ways that need each user's batches as they are; in stacks of users they are padded."""
 
 
 @pytest.mark.parametrize("name", [*BY_AUTOGRAD, *BETWEEN])
@@ -183,8 +181,7 @@ def test_a_network_outside_the_table_is_trained_by_autograd(name):
     data, theta = silo(COUNTS, (6,), TASK), flatten(model)
     for recipe in (Recipe(1, None, 0.1), Recipe(2, 4, 0.1)):
         expected = by_plain_autograd(model, theta, data, recipe)
-        own_trainer = Execution("plain" if name in MIXING else "auto")
-        found = trained(model, theta, data, TASK, recipe, execution=own_trainer)
+        found = trained(model, theta, data, TASK, recipe)
         assert_same(found, expected, theta)
     with pytest.raises(ConfigError, match="trainer=compiled: "):
         trained(model, theta, data, TASK, Recipe(1, None, 0.1), execution=COMPILED)
