@@ -60,7 +60,7 @@ class ClippedSum:
         problem = self.program.problem(start, rows=1)
         workspace = loaded.workspace_of_sum(ctypes.byref(problem))
 
-        def part(first: int, last: int) -> Tensor:
+        def piece(first: int) -> Tensor:
             total = torch.empty(network.size, dtype=torch.float64)
             x, y, norms, *factors = (own[first:].data_ptr() for own in rows)
             addresses = (ctypes.c_void_p * len(factors))(*factors)
@@ -68,8 +68,7 @@ class ClippedSum:
                 x=x,
                 y=y,
                 masks=ctypes.addressof(addresses),
-                n=last - first,
-                piece=PIECE,
+                n=min(PIECE, n - first),
                 clip=clip,
                 norms=norms,
                 total=total.data_ptr(),
@@ -78,12 +77,9 @@ class ClippedSum:
             loaded.sum_clipped(ctypes.byref(problem), ctypes.byref(records), memory.ctypes.data)
             return total
 
-        threads = min(torch.get_num_threads(), -(-n // PIECE))
-        if threads < 2:
-            return part(0, n), norms
+        firsts = range(0, n, PIECE)
         sum_of_all = torch.zeros(network.size, dtype=torch.float64)
-        ends = [(first, min(first + PIECE, n)) for first in range(0, n, PIECE)]
-        for total in in_threads(lambda end: part(*end), ends, threads):
+        for total in in_threads(piece, firsts, min(torch.get_num_threads(), len(firsts))):
             sum_of_all += total
         return sum_of_all, norms
 

@@ -1,6 +1,5 @@
 // What Python calls.
 #include "denormals.h"
-#include "descent.h"
 #include "records.h"
 #include "users.h"
 
@@ -38,12 +37,6 @@ void sum_clipped(const Problem* p, const Records* r, char* memory) {
   const DenormalsAreZero here;
   ClippedSum sum(*p, aligned(memory));
   sum.add(*r, *loss_of(*p, r->y));
-}
-
-// memory: as for `sum_clipped`.
-void descend(const Problem* p, const Descents* d, char* memory) {
-  const DenormalsAreZero here;
-  NoisyDescent(*p, aligned(memory)).take(*d);
 }
 
 // What tests compare with numpy's.
