@@ -43,7 +43,7 @@ FREE = (
     "hydra",
 )
 """Top-level keys that affect neither what a round releases nor its cost. A resumed run may change
-them."""
+them, but for the rounds of a run that may stop early: it costs all that it has planned."""
 
 MAX_BYTES = 2**38
 """Size limit of a checkpoint. Only the arrays that the file describes are read into memory."""
@@ -56,7 +56,7 @@ LABELS = "fedpriv"
 class Origin:
     """What determines the bits of a checkpoint.
 
-    config: top-level key, without the `FREE` ones: digest of its value.
+    config: top-level key, without the free ones: digest of its value.
     versions: package: its version.
     """
 
@@ -72,7 +72,9 @@ class Origin:
     @staticmethod
     def of_values(tree: Mapping[str, Any]) -> Origin:
         """Like `of`, from the configuration's plain values."""
-        config = {key: _digest(value) for key, value in tree.items() if key not in FREE}
+        planned = {"rounds"} if tree.get("stop", {}).get("target") is not None else set()
+        free = {*FREE} - planned
+        config = {key: _digest(value) for key, value in tree.items() if key not in free}
         versions = {"fedpriv": fedpriv.__version__, "torch": _installed("torch")}
         return Origin(config, versions | {"numpy": np.__version__})
 

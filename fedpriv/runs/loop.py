@@ -177,8 +177,9 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, GeneratorExit) as interrupt:
         LOGGER.warning("interrupted")
-        folder.ended("interrupted", f"continue with resume={folder.path}")
-        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={folder.path}')}")
+        run = folder.path.parent if folder.path.name == STOPPING else folder.path
+        folder.ended("interrupted", f"continue with resume={run}")
+        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={run}')}")
         raise
     except Exception as error:
         LOGGER.error("failed: %s", error, exc_info=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from fedpriv.algorithms.evaluation import Evaluation
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
@@ -73,6 +74,9 @@ def run_or_resume(
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:
     """Continue the run in `folder` with its stored settings (see `stored_experiment`)."""
     experiment, config = stored_experiment(line, folder, jobs)
+    if isinstance(experiment.algo, Evaluation) and experiment.algo.after:
+        above = Path(folder).absolute().parent
+        raise FedprivError(f"{folder}: evaluations of the run above; continue with resume={above}")
     ledger = experiment.options.ledger
     typed = ledger is None or any(word.startswith("ledger=") for word in line.overrides)
     allowed = f"typed beside resume={folder}: a folder chooses no place to write to"

@@ -80,6 +80,23 @@ def test_a_run_that_dies_goes_on_to_the_same_end(round, stopped, tmp_path):
         assert (stopped / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("resumed", "line"),
+    [
+        ((".", "rounds=6"), "config.yaml differs in rounds"),
+        ((".", "rounds=12"), "config.yaml differs in rounds"),
+        (("stopping",), "evaluations of the run above; continue with resume="),
+    ],
+)
+def test_its_planned_rounds_stay_and_its_evaluations_go_on_with_it(resumed, line, stopped):
+    """Fewer planned rounds would lower the epsilon of rounds that were planned."""
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    with pytest.raises(FedprivError) as refusal:
+        fedpriv.run(f"resume={stopped / resumed[0]}", *resumed[1:])
+    assert line in str(refusal.value)
+    assert before == {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+
+
 def test_a_ledger_is_charged_the_rounds_that_were_begun(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = new_ledger(tmp_path / "ledger.jsonl", "train", "tests", epsilon=30.0, unit="user")

@@ -130,7 +130,8 @@ class Columns(ReadingRules, DataSet):
     def user_is(self) -> str:
         if self.user is None:
             return "every row is taken as another person, also where a person has several"
-        apart = "in one silo: a person in two counts as two users"
+        two = "a person in two counts as two users, which an epsilon covers one by one"
+        apart = f"in one silo: {two}"
         where = apart if self.user_scope == SILO else "in the whole table"
         return f"a user is one value of column {self.user} {where}"
 

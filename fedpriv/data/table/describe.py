@@ -71,7 +71,8 @@ class DescribedTable(TableSettings):
             where, two = f"in one silo of column {schema.silo}", "with two values or in two silos"
         return (
             f"a user is one value of column {schema.user} {where}: a person {two} counts as two "
-            "users, and two persons with one value are not protected each alone"
+            "users, which an epsilon covers one by one, and two persons with one value are not "
+            "protected each alone"
         )
 
     @property
