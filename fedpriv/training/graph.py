@@ -156,11 +156,10 @@ def _capture(
     }
     found = Graph(_without_code(root, called, {}), graph)
     _keep_constants(found, root, graph)
-    pair = copy.deepcopy(model), copy.deepcopy(found)
-    far = difference(*pair, inputs(found, shape, dtype))
-    if far:
+    own, tried, records = copy.deepcopy(model), copy.deepcopy(found), inputs(found, shape, dtype)
+    if far := difference(own, tried, records):
         raise _UncapturedError(far)
-    if difference(found, _Apart(found), inputs(found, shape, dtype), modes=(False,)):
+    if difference(tried, _Apart(tried), records, modes=(False,)):
         raise _UncapturedError("a record's output depends on the other records of its batch")
     return found
 

@@ -48,8 +48,7 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
     if axis_key:
         values = where.str.extract(rf"{axis_key}=([\d.e-]+)", expand=False)
         table["x"] = values.astype(float)
-        rest = where.str.replace(rf"{axis_key}=[\d.e-]+", "", regex=True)
-        table["panel"] = rest.str.strip(", ").str.replace(", , ", ", ")
+        table["panel"] = [_without(axis_key, place) for place in where]
         table = table[table["round"] == table["round"].max()]
     else:
         table = table[table["round"] > 0]  # the untrained model would squeeze the rest
@@ -57,6 +56,11 @@ def draw(entry: Entry, table: pd.DataFrame, out: Path) -> Figure:
         if opened:
             table = table[table["place"] == max(table["place"], key=place_order)]
     return _panels(entry, table, out, axis_key=axis_key)
+
+
+def _without(key: str, place: str) -> str:
+    """A place without one of its keys."""
+    return ", ".join(word for word in place.split(", ") if not word.startswith(f"{key}="))
 
 
 def _panels(entry: Entry, table: pd.DataFrame, out: Path, *, axis_key: str) -> Figure:
