@@ -72,8 +72,9 @@ class Origin:
     @staticmethod
     def of_values(tree: Mapping[str, Any]) -> Origin:
         """Like `of`, from the configuration's plain values."""
-        planned = {"rounds"} if tree.get("stop", {}).get("target") is not None else set()
-        free = {*FREE} - planned
+        stop = tree.get("stop")
+        early = isinstance(stop, Mapping) and stop.get("target") is not None
+        free = [key for key in FREE if key != "rounds" or not early]
         config = {key: _digest(value) for key, value in tree.items() if key not in free}
         versions = {"fedpriv": fedpriv.__version__, "torch": _installed("torch")}
         return Origin(config, versions | {"numpy": np.__version__})

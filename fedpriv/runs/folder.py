@@ -57,10 +57,15 @@ ROSTER = "roster.csv"
 
 
 class RunFolder:
-    """Reads and writes the files of one run."""
+    """Reads and writes the files of one run.
 
-    def __init__(self, path: Path) -> None:
+    path: the folder.
+    whole: folder of the run that a person resumes to continue this one; None: its own.
+    """
+
+    def __init__(self, path: Path, whole: Path | None = None) -> None:
         self.path = path
+        self.whole = whole or path
         self.tables = Tables(path)
         self._facts: dict[str, Any] = {}
 

@@ -49,7 +49,8 @@ def train(
         asked = stopping_evaluation(experiment, config_yaml, path)
         folder = path / STOPPING
         again = resume and (folder / CONFIG).exists()
-        until_no_better(run, training(asked.experiment, asked.yaml, folder, again, quiet=True))
+        scores = training(asked.experiment, asked.yaml, folder, again, quiet=True, whole=path)
+        until_no_better(run, scores)
 
 
 def training(
@@ -64,6 +65,7 @@ def training(
     shared_writers: SharedWriters | None = None,
     quiet: bool = False,
     on_round: OnRound | None = None,
+    whole: Path | None = None,
 ) -> Rounds:
     """Run an experiment into folder `path`, or resume it from its last checkpoint. Yields before
     each round and after the last (`TrainingLoop.run`).
@@ -75,15 +77,16 @@ def training(
     shared_writers: threads that write the checkpoints; None: the run has its own.
     quiet: show neither progress nor results.
     on_round: see `Progress`.
+    whole: see `RunFolder`.
 
     Errors in the settings or the data are raised before the folder is touched. Later failures are
     recorded in status.json and raised again.
     """
     options = experiment.options
     quiet = quiet or options.quiet
-    folder = RunFolder(path)
+    folder = RunFolder(path, whole)
     origin = origin or Origin.of(config_yaml)
-    with _disk_errors_name_the_run(path), contextlib.ExitStack() as stack:
+    with _disk_errors_name_the_run(folder), contextlib.ExitStack() as stack:
         saved = journal = before = None
         if resume:
             saved, journal = folder.open_for_resume(origin, synced=options.system)
@@ -161,12 +164,13 @@ def training(
 
 
 @contextlib.contextmanager
-def _disk_errors_name_the_run(path: Path) -> Iterator[None]:
+def _disk_errors_name_the_run(folder: RunFolder) -> Iterator[None]:
     """Turn an OSError into one line that says how to resume the run."""
+    path = folder.path
     try:
         yield
     except OSError as error:
-        hint = f"; then continue with resume={path}" if (path / CONFIG).exists() else ""
+        hint = f"; then continue with resume={folder.whole}" if (path / CONFIG).exists() else ""
         raise FedprivError(f"{error.filename or path}: {error.strerror or error}{hint}") from error
 
 
@@ -177,9 +181,8 @@ def _failures_recorded(folder: RunFolder) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, GeneratorExit) as interrupt:
         LOGGER.warning("interrupted")
-        run = folder.path.parent if folder.path.name == STOPPING else folder.path
-        folder.ended("interrupted", f"continue with resume={run}")
-        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={run}')}")
+        folder.ended("interrupted", f"continue with resume={folder.whole}")
+        interrupt.add_note(f"continue with fedpriv {shlex.quote(f'resume={folder.whole}')}")
         raise
     except Exception as error:
         LOGGER.error("failed: %s", error, exc_info=True)

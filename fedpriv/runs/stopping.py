@@ -65,17 +65,24 @@ def until_no_better(training: Rounds, evaluations: Rounds) -> None:
         assert isinstance(evaluation, Evaluation)
         stop, metric = run.experiment.options.stop, metric_of(run.experiment)
         rounds, planned = run.experiment.options.rounds, len(evaluation.after)
-        while not run.ending:
+
+        def choose() -> int:
+            """Release the best model so far. Returns the number of its evaluation; 0: none."""
             best = evaluation.best(metric, scored.state, plan)
             if best:
                 run.model = scored.state.slots[MODEL if best == scored.number else BEST]
                 about = f"best private {metric} of {scored.number}, in {STOPPING}"
                 run.note = f"the model of {evaluation.columns[best - 1]} is released: the {about}"
+            return best
+
+        best = choose()
+        while not run.ending:
             if run.number >= (scored.number + 1) * stop.every and not scored.ending:
                 model = run.prepared.algo.output(run.state)
                 slots = {MODEL: model, BEST: model if run.model is None else run.model}
                 scored.state = scored.state.with_params(scored.state.params, **slots)
                 next(evaluations)
+                best = choose()
             elif run.number == rounds:
                 break
             elif scored.ending:

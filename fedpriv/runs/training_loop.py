@@ -175,7 +175,7 @@ class TrainingLoop:
         except StoppedError as stop:
             self.records.note_losses()
             self.records.save(self.number, self.state)
-            path = self.records.folder.path
+            path = self.records.folder.whole
             raise StoppedError(f"{stop}; mend it, then continue with resume={path}") from stop
 
     def _past(self) -> Ledger:

@@ -2,10 +2,11 @@
 end in between."""
 
 import json
+from itertools import count
 
 import pandas as pd
 import pytest
-from interrupted import Death, dies_in
+from interrupted import Death, dies_in, watched
 from new_ledgers import new_ledger
 from public_schema import SCHEMA
 
@@ -95,6 +96,19 @@ def test_its_planned_rounds_stay_and_its_evaluations_go_on_with_it(resumed, line
         fedpriv.run(f"resume={stopped / resumed[0]}", *resumed[1:])
     assert line in str(refusal.value)
     assert before == {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+
+
+def test_who_interrupts_a_score_is_told_to_resume_the_run(tmp_path):
+    run, messages = tmp_path / "stopping", count(1)  # the name of the folder of scores
+
+    def interrupt_the_first_score(round):
+        if next(messages) == 3:  # two rounds of the training come before it
+            raise KeyboardInterrupt
+
+    with watched(interrupt_the_first_score, lambda round: None), pytest.raises(KeyboardInterrupt):
+        fedpriv.run(*WORDS, *STOP, folder=run)
+    for folder in (run, run / "stopping"):
+        assert read(folder)["reason"] == f"continue with resume={run}"
 
 
 def test_a_ledger_is_charged_the_rounds_that_were_begun(tmp_path, monkeypatch):

@@ -112,6 +112,11 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
         "2",
         "3",
     ]
+    config = tmp_path / "sweep" / "0" / "config.yaml"
+    config.write_text("".join([*config.open(), "stop: 3\n"]).replace("stop:\n", "ended:\n"))
+    done = run(*words, "rounds=3", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "other settings (ended, stop)" in done.stderr
 
 
 def test_a_killed_run_is_called_so(tmp_path):
