@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,7 +47,7 @@ from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import gaussian_noise, zcdp_noise
-from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
@@ -245,11 +245,11 @@ class CdpFedAvg(BatchMethod):
 
     def _train(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
-    ) -> Iterator[Contributions]:
+    ) -> Computation:
         import torch
 
         from fedpriv.training.clipped import ClippedGradients
-        from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, scaled_to
+        from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining, scaled_to
 
         data = silo.data
         mechanism = query.mechanism
@@ -257,9 +257,12 @@ class CdpFedAvg(BatchMethod):
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         shape = tuple(x.shape[1:])
         recipe = NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr)
-        moved, last = noisy_sgd(
-            ClippedGradients(silo.model, silo.task, mechanism.limit, shape=shape, dtype=x.dtype),
-            recipe,
+        gradients = ClippedGradients(
+            silo.model, silo.task, mechanism.limit, shape=shape, dtype=x.dtype
+        )
+        moved, last = yield NoisyTraining(
+            gradients=gradients,
+            recipe=recipe,
             theta=params,
             x=x,
             y=data.y,

@@ -53,7 +53,10 @@ def _mean(
     mechanism = query.mechanism
     rows = batches.rows(silo, query, size)
     stream = query.stream("dropout")
-    keys = silo.streams.unit_keys(stream, query.round, silo.name, data.records)
+
+    def keys(batch: np.ndarray) -> np.ndarray:
+        return silo.streams.unit_keys(stream, query.round, silo.name, data.records[batch])
+
     x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
     sums = BatchSums(mechanism.limit, silo.model, silo.task, x, y, keys, stats)
     points = [

@@ -17,6 +17,7 @@ from fedpriv.certificates.request import Noise, ObservedRelease
 from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.training import dp_sgd
+from fedpriv.training.noisy_sgd import NoisyTraining
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ sum that training continues from."""
 
 @contextmanager
 def noisy_steps(change: Noised) -> Iterator[None]:
-    """Context in which the sums of noisy steps inside local training are those of `change`."""
+    """Context in which the sums of noisy steps inside local training are those of `change`. Steps
+    are those of Python, as with noise that protects somebody."""
     add, noised = TrainingNoise.add, vars(dp_sgd)["noised"]
 
     def added(
@@ -123,5 +125,6 @@ def noisy_steps(change: Noised) -> Iterator[None]:
     with (
         mock.patch.object(dp_sgd, "noised", of_sums),
         mock.patch.object(TrainingNoise, "add", added),
+        mock.patch.object(NoisyTraining, "program", None),
     ):
         yield

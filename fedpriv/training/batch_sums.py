@@ -3,6 +3,8 @@ record alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -18,9 +20,9 @@ class BatchSums:
     """Sums of gradients that are clipped to `clip`, computed in the fastest way.
 
     x, y: (n, group, ...); each group has one gradient, that of its mean loss.
-    dropout_keys: (n,) uint64, from which each group draws its dropout in every step. What a
-        group drops must not depend on the others in the batch: else adding one would change the
-        gradients of the others.
+    dropout_keys: returns, for numbers of groups (b,), the keys (b,) uint64 from which they draw
+        their dropout in every step. What a group drops must not depend on the others in the batch:
+        else adding one would change the gradients of the others.
     stats: counts gradients that are clipped or not finite.
 
     Raises ConfigError for networks with BatchNorm, or with random numbers from layers other than
@@ -34,7 +36,7 @@ class BatchSums:
         task: Task,
         x: Tensor,
         y: Tensor,
-        dropout_keys: np.ndarray,
+        dropout_keys: Callable[[np.ndarray], np.ndarray],
         stats: ContributionStats | None,
     ) -> None:
         refuse_shared_state(model)
@@ -56,7 +58,7 @@ class BatchSums:
         step: which step's dropout is drawn.
         """
         index = torch.from_numpy(batch).to(theta.device)
-        masks = self.dropout.masks(self.keys[batch], step)
+        masks = self.dropout.masks(self.keys(batch), step) if self.dropout.layers else {}
         if self.single:
             masks = {name: mask.squeeze(1) for name, mask in masks.items()}
         rows = self.x[index], self.y[index]

@@ -93,7 +93,7 @@ def dp_sgd(
             f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}"
         )
     x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    sums = BatchSums(recipe.clip, model, task, x, y, dropout_keys, stats)
+    sums = BatchSums(recipe.clip, model, task, x, y, dropout_keys.__getitem__, stats)
     vector = theta.to(torch.float64, copy=True)
     for step in range(recipe.steps):
         batch = np.flatnonzero(coins(step) < recipe.sampling_rate)

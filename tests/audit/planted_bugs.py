@@ -368,12 +368,12 @@ def clip_of_the_batch(patch):
 
 @bug("local steps are not noised, except for the last", *STEPS)
 def silent_steps(patch):
-    train = noisy_sgd.noisy_sgd
+    train = noisy_sgd.NoisyTraining
 
     def silent(*given, noise, **more):
         return train(*given, noise=replace(noise, deviation=0.0), **more)
 
-    patch.setattr(noisy_sgd, "noisy_sgd", silent)
+    patch.setattr(noisy_sgd, "NoisyTraining", silent)
 
 
 @bug("the noise of local steps is a tenth too small", *STEPS)

@@ -39,7 +39,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import prepare
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd
+from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining
 
 DELTA = 1e-5
 FOUR = ("allocator.n_silos=4", "aggregation.threshold=3")
@@ -349,9 +349,9 @@ def test_why_noisy_local_steps_have_no_row():
     for label in (0.0, 1.0):
         y = labels.clone()
         y[0] = label
-        change, _ = noisy_sgd(
-            ClippedGradients(network, BinaryClassification(), 1.0, shape=(1,)),
-            NoisySgd(1, 10, rate),
+        change, _ = NoisyTraining(
+            gradients=ClippedGradients(network, BinaryClassification(), 1.0, shape=(1,)),
+            recipe=NoisySgd(1, 10, rate),
             theta=np.full(size, 1.5 * 2.0**52),
             x=x,
             y=y,
@@ -360,6 +360,6 @@ def test_why_noisy_local_steps_have_no_row():
             order=np.random.default_rng(0),
             dropout_seed=0,
             stats=ContributionStats(),
-        )
+        ).run()
         moved.append(change)
     assert np.linalg.norm(moved[0] - moved[1]) == math.sqrt(2) > 9 * (2 * rate / 10)

@@ -161,7 +161,7 @@ def test_compiled_sums_drop_what_the_records_drop(name):
     x, y = torch.randn(23, 1, *shape), (torch.arange(23) % 4).unsqueeze(1)
     keys = np.arange(23, dtype=np.uint64)
 
-    sums = BatchSums(0.5, model, Classification(), x, y, keys, None)
+    sums = BatchSums(0.5, model, Classification(), x, y, keys.__getitem__, None)
 
     def of(step):
         return sums.sum(flatten(model), np.arange(3, 23), step)

@@ -4,6 +4,7 @@ import torch
 from one_by_one import Tokens, token_silo
 from scipy.stats import chi2
 
+from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.cnn import MnistCnn
@@ -12,7 +13,7 @@ from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.noisy_sgd import NoisySgd, noisy_sgd, partition_batches, scaled_to
+from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining, partition_batches, scaled_to
 from fedpriv.training.vectors import flatten
 
 
@@ -21,9 +22,9 @@ def run(
 ):
     """`multiplier`: the noise's standard deviation over the clip."""
     mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    moved, _ = noisy_sgd(
-        gradients,
-        recipe,
+    moved, _ = NoisyTraining(
+        gradients=gradients,
+        recipe=recipe,
         theta=theta,
         x=x,
         y=y,
@@ -32,7 +33,7 @@ def run(
         order=order,
         dropout_seed=dropout_seed,
         stats=stats or ContributionStats(),
-    )
+    ).run()
     return moved
 
 
@@ -111,6 +112,34 @@ def test_it_is_a_slow_loop_over_records(name, steps, size):
     np.testing.assert_allclose(change, expected - theta, rtol=1e-5, atol=1e-6)
     assert (stats.units, stats.clipped, stats.nonfinite) == (size * steps, seen.clipped, 0)
     assert stats.norm_sum == pytest.approx(seen.norm_sum, rel=1e-5)
+
+
+def test_runs_that_share_their_noise_train_as_they_do_alone():
+    gradients, theta, x, y = network("mlp")
+
+    def training(rate, deviation, seed=3):
+        return NoisyTraining(
+            gradients=gradients,
+            recipe=NoisySgd(43, 2, rate),
+            theta=theta,
+            x=x,
+            y=y,
+            noise=TrainingNoise(deviation),
+            noise_rng=np.random.default_rng(seed),
+            order=np.random.default_rng(4),
+            dropout_seed=0,
+            stats=ContributionStats(),
+        )
+
+    settings = [(0.7, 0.1), (0.1, 0.1), (0.7, 0.3), (0.7, 0.0)]
+    works = [training(*own) for own in settings]
+    assert len({work.batch_key for work in works}) == 1
+    assert training(0.7, 0.1, seed=5).batch_key != works[0].batch_key
+    shared = NoisyTraining.run_batch(works)
+    alone = [training(*own).run() for own in settings]
+    for (change, last), (expected, own) in zip(shared, alone):
+        assert np.array_equal(change, expected)
+        assert last == own
 
 
 @pytest.mark.parametrize("size", [1, 4])

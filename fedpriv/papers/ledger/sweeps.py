@@ -28,7 +28,7 @@ from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
 AT_ONCE = 96
-"""Runs that share a process."""
+"""Runs that share a process. Those of one seed go together: they draw the same noise once."""
 EXTENSIONS = 8
 """How often a grid may be extended."""
 Say = Callable[[str], None]
@@ -200,6 +200,7 @@ class _Method:
             for job in jobs:
                 held_out = with_validation_records(job.experiment.data)
                 job.experiment = replace(job.experiment, data=held_out)
+        jobs.sort(key=lambda job: job.experiment.options.seed)
         if jobs:
             with suppress(DivergedError):
                 SideBySide(AT_ONCE).launch(jobs, quiet=True)

@@ -60,7 +60,7 @@ class ClippedSum:
         problem = self.program.problem(start, rows=1)
         workspace = loaded.workspace_of_sum(ctypes.byref(problem))
 
-        def piece(first: int) -> Tensor:
+        def part(first: int, last: int) -> Tensor:
             total = torch.empty(network.size, dtype=torch.float64)
             x, y, norms, *factors = (own[first:].data_ptr() for own in rows)
             addresses = (ctypes.c_void_p * len(factors))(*factors)
@@ -68,7 +68,8 @@ class ClippedSum:
                 x=x,
                 y=y,
                 masks=ctypes.addressof(addresses),
-                n=min(PIECE, n - first),
+                n=last - first,
+                piece=PIECE,
                 clip=clip,
                 norms=norms,
                 total=total.data_ptr(),
@@ -77,9 +78,12 @@ class ClippedSum:
             loaded.sum_clipped(ctypes.byref(problem), ctypes.byref(records), memory.ctypes.data)
             return total
 
-        firsts = range(0, n, PIECE)
+        threads = min(torch.get_num_threads(), -(-n // PIECE))
+        if threads < 2:
+            return part(0, n), norms
         sum_of_all = torch.zeros(network.size, dtype=torch.float64)
-        for total in in_threads(piece, firsts, min(torch.get_num_threads(), len(firsts))):
+        ends = [(first, min(first + PIECE, n)) for first in range(0, n, PIECE)]
+        for total in in_threads(lambda end: part(*end), ends, threads):
             sum_of_all += total
         return sum_of_all, norms
 

@@ -36,6 +36,7 @@ SIGNATURES: dict[str, tuple[type[Any] | None, list[type[Any]]]] = {
     "train": (None, [ADDRESS, ADDRESS, NUMBER, ADDRESS]),
     "workspace_of_sum": (NUMBER, [ADDRESS]),
     "sum_clipped": (None, [ADDRESS] * 3),
+    "descend": (None, [ADDRESS] * 3),
     "draw": (None, [KEY, KEY, NUMBER, NUMBER, NUMBER, ADDRESS]),
     "order": (None, [KEY, NUMBER, ADDRESS, ADDRESS, ADDRESS]),
     "lanes": (NUMBER, []),

@@ -61,7 +61,7 @@ class RecordsSpec(ctypes.Structure):
 
     _fields_ = (
         fields(ctypes.c_void_p, "x y masks")
-        + fields(ctypes.c_int64, "n")
+        + fields(ctypes.c_int64, "n piece")
         + fields(ctypes.c_double, "clip")
         + fields(ctypes.c_void_p, "norms total")
     )

@@ -9,19 +9,20 @@
 extern "C" {
 
 // Records x (n, features), y (n,). masks: those of each Mask, (n, coins). A gradient longer than `clip` is scaled down
-// to it, and one that is not finite counts as zero. norms: (n,), of the gradients. total: (size,) in torch's order.
+// to it, and one that is not finite counts as zero. piece: how many are summed before their sum is added to the total.
+// norms: (n,), of the gradients. total: (size,) in torch's order.
 struct Records {
   const float* x;
   const void* y;
   const float* const* masks;
-  int64_t n;
+  int64_t n, piece;
   double clip;
   double *norms, *total;
 };
 
 }  // extern "C"
 
-class ClippedSum final : public Chain {
+class ClippedSum : public Chain {
  public:
   ClippedSum(const Problem& p, char* memory) : Chain(p, memory, true) {
     const int64_t size = c.parameters.size;
@@ -29,7 +30,6 @@ class ClippedSum final : public Chain {
     if (!memory) return;
     for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
       if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
-    std::fill_n(sum, size, 0.0);
     std::copy_n(p.start, size, weights);
     c.parameters.weights = weights, c.parameters.target = gradient;
   }
@@ -37,16 +37,31 @@ class ClippedSum final : public Chain {
   // The sum over all records, in their order.
   void add(const Records& r, const Loss& loss) {
     c.moment.masks = r.masks;
-    for (int64_t i = 0; i < r.n; ++i) {
+    std::fill_n(r.total, p.size, 0.0);
+    for (int64_t from = 0; from < r.n; from += r.piece) {
+      add_rows(r.x, nullptr, from, std::min(r.n, from + r.piece), r.clip, r.norms, loss);
+      for (int64_t i = 0; i < p.size; ++i) r.total[i] += sum[p.places[i]];
+    }
+  }
+
+ protected:
+  // `sum` becomes that over the records at rows_of[from] to rows_of[to], in this order; null: from `from` to `to`.
+  void add_rows(const float* x, const int64_t* rows_of, int64_t from, int64_t to, double clip, double* norms,
+                const Loss& loss) {
+    std::fill_n(sum, c.parameters.size, 0.0);
+    for (int64_t i = from; i < to; ++i) {
+      const int64_t row = rows_of ? rows_of[i] : i;
       c.moment.row = i;
-      for (const auto& [from, to] : formed) std::fill(gradient + from, gradient + to, 0.0f);
-      add_gradients(r.x, &i, 1, 1, loss);
-      r.norms[i] = norm();
-      if (const double factor = clip_factor(r.norms[i], r.clip)) add_gradient(factor);
+      for (const auto& [first, last] : formed) std::fill(gradient + first, gradient + last, 0.0f);
+      add_gradients(x, &row, 1, 1, loss);
+      norms[i] = norm();
+      if (const double factor = clip_factor(norms[i], clip)) add_gradient(factor);
     }
     for (const auto& layer : layers) layer->add_waiting(sum);
-    for (int64_t i = 0; i < p.size; ++i) r.total[i] = sum[p.places[i]];
   }
+
+  float* weights;
+  double* sum;
 
  private:
   static double clip_factor(double norm, double clip) {
@@ -78,6 +93,5 @@ class ClippedSum final : public Chain {
   }
 
   std::vector<std::pair<int64_t, int64_t>> formed;  // from where to where gradients are formed
-  float *weights, *gradient;
-  double* sum;
+  float* gradient;
 };

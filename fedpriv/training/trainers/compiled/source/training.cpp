@@ -1,5 +1,6 @@
 // What Python calls.
 #include "denormals.h"
+#include "descent.h"
 #include "records.h"
 #include "users.h"
 
@@ -37,6 +38,12 @@ void sum_clipped(const Problem* p, const Records* r, char* memory) {
   const DenormalsAreZero here;
   ClippedSum sum(*p, aligned(memory));
   sum.add(*r, *loss_of(*p, r->y));
+}
+
+// memory: as for `sum_clipped`.
+void descend(const Problem* p, const Descents* d, char* memory) {
+  const DenormalsAreZero here;
+  NoisyDescent(*p, aligned(memory)).take(*d);
 }
 
 // What tests compare with numpy's.
