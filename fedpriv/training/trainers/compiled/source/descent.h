@@ -55,6 +55,9 @@ class NoisyDescent final : public ClippedSum {
 #define ROUNDED
 #endif
   ROUNDED static void move(double* own, const double* along, int64_t n, double rate, double scale) {
-    for (int64_t i = 0; i < n; ++i) own[i] -= rate * (along[i] * scale);
+    for (int64_t i = 0; i < n; ++i) {
+      const double step = rate * (along[i] * scale);
+      own[i] -= step;
+    }
   }
 };
