@@ -33,7 +33,7 @@ SCALES, EACH, ALONE, DRAWN = 0.8, 1.25, 2.7, 1.3
 """Targets: of the scales; of each run of a grid of four, of one alone, of each that is drawn."""
 CHOICE = (
     *("hydra/sweeper=random_number", "hydra.sweeper.mean=4", "hydra.sweeper.shape=0"),
-    *("hydra.sweeper.metric=accuracy", f"hydra.sweeper.evaluation_target={DRAWN}"),
+    *(f"stop.target={DRAWN}", "stop.metric=accuracy", "stop.every=30"),
     *(f"algo.local_lr={','.join(STEPS)}", f"accountant.target={DRAWN}"),
 )
 PEOPLE = (

@@ -9,15 +9,14 @@ Each test person contributes one vector, whose parts are means over the own reco
 
 A record's values are computed from the model and this record alone, so that nobody else's record
 changes a bit of them. The model is a constant, also if it was
-trained on the same records. With `after` each round evaluates another model: that of a training
-after so many rounds.
+trained on the same records. With `models` each round evaluates another model of a training.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +45,8 @@ MODEL = "model"
 """The slot of the model in the state."""
 BEST = "best"
 """The slot of the best model before it."""
+ROUNDS = "rounds"
+"""The slot (models,) of the rounds of a training after which its models were evaluated; 0: none."""
 EVALUATED = {"classes": "classes", "logit": "classes", "number": "numbers"}
 """Tasks whose losses compare no records, by the meaning of their outputs."""
 
@@ -132,7 +133,7 @@ class Evaluation(SumsOfParts):
     classes: number of classes; 0: the label is a number.
     bins: of probabilities.
     most_loss: larger losses of a record count as this.
-    after: rounds of a training whose models are evaluated one by one; empty: one fixed model.
+    models: number of models of a training, which are evaluated one by one; 0: one fixed model.
     """
 
     weights: str | None = None
@@ -140,12 +141,12 @@ class Evaluation(SumsOfParts):
     classes: int = 0
     bins: int = 5
     most_loss: float = 3.0
-    after: list[int] = field(default_factory=list)
+    models: int = 0
 
     label = "Evaluation"
 
     def __post_init__(self) -> None:
-        named = self.weights is not None or len(self.after) > 0
+        named = self.weights is not None or self.models > 0
         require(named, "algo.weights", "null", "set by fedpriv evaluate RUN")
         require(1 <= self.bins <= 2**10, "algo.bins", self.bins, "a number up to 1024")
         positive = 0 < self.most_loss < math.inf
@@ -178,16 +179,25 @@ class Evaluation(SumsOfParts):
         return [("test", place, part) for place, part in enumerate(found)]
 
     def init(self, params: np.ndarray, plan: Plan) -> State:
-        slots = {MODEL: params, BEST: params} if self.after else {MODEL: params}
-        return State(np.zeros(self.size * len(self.columns)), slots)
-
-    @property
-    def columns(self) -> list[str]:
-        """What each evaluation is called."""
-        return [f"round {number}" for number in self.after] or ["test"]
+        slots = {MODEL: params, ROUNDS: np.zeros(self.models)}
+        return State(np.zeros(self.size * max(1, self.models)), slots)
 
     def last_round(self, federation: Federation) -> int | None:
-        return len(self.columns)
+        return max(1, self.models)
+
+    def columns(self, state: State) -> list[str]:
+        """What each evaluation is called: by the model that it was of."""
+        return [f"round {number:.0f}" for number in state.slots[ROUNDS]] or ["test"]
+
+    def of_model(self, state: State, round: int, model: np.ndarray, best: np.ndarray) -> State:
+        """The state in which the next evaluation is of `model`, that of a training after `round`
+        rounds.
+
+        best: the best model before it.
+        """
+        rounds = state.slots[ROUNDS].copy()
+        rounds[np.count_nonzero(rounds)] = round
+        return state.with_params(state.params, **{MODEL: model, BEST: best, ROUNDS: rounds})
 
     def global_update(self, state: State, query: Query, total: Total, plan: Plan) -> State:
         sums = state.params.copy()
@@ -231,7 +241,7 @@ class Evaluation(SumsOfParts):
         share = self.share(plan.mechanism)
         reach = math.sqrt(2) * plan.mechanism.spread(plan.n_summed) / share
         rows: list[dict[str, Any]] = []
-        for column, sums in zip(self.columns, state.params.reshape(-1, self.size)):
+        for column, sums in zip(self.columns(state), state.params.reshape(-1, self.size)):
             if sums.any():
                 number = float(sums[self.placed[0].here].sum()) / share
                 rows.append({"column": column, **counted("count", "", number, reach)._asdict()})
@@ -239,13 +249,23 @@ class Evaluation(SumsOfParts):
                 rows += [{**row, "column": column} for row in found]
         return rows
 
+    def in_words(self, column: str, state: State, plan: Plan) -> dict[str, str]:
+        """Name of each score of an evaluation: its value with its interval."""
+        return {
+            f"{row['statistic']} {row['of']}".strip(): f"{row['value']:.4g} (charged, of test "
+            f"persons, 95 % from {row['low']:.4g} to {row['high']:.4g})"
+            for row in self.table(state, plan)
+            if row["column"] == column
+        }
+
     def best(self, metric: str, state: State, plan: Plan) -> int:
         """The number of the evaluation with the best score so far, from 1; 0: there is none."""
         better = min if metric == "loss" else max
         found = {
             r["column"]: r["value"] for r in self.table(state, plan) if r["statistic"] == metric
         }
-        return 1 + self.columns.index(better(found, key=found.__getitem__)) if found else 0
+        names = self.columns(state)
+        return 1 + names.index(better(found, key=found.__getitem__)) if found else 0
 
 
 def classes_of(data: DataSet) -> int:

@@ -131,15 +131,15 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
 
 
 def read_evaluation(folder: Path) -> Run | None:
-    """The private evaluation in a folder, as a run whose metrics are its scores; None if it is not
-    finished. Raises FedprivError for files that cannot be read."""
+    """The private evaluations in a folder, as a run whose metrics are the scores of each model;
+    None if they are not finished. Raises FedprivError for files that cannot be read."""
     with damage_named(folder):
         status = Status.find(folder)
         if status is None or status.state != "done":
             return None
         table = _table(folder / STATISTICS, frozenset(("column", "statistic", "of")))
-        scores = dict(zip(table["statistic"], table["value"]))
-        return _read(folder, status, pd.DataFrame([scores]))
+        scores = table.pivot_table("value", "column", "statistic", aggfunc="last")
+        return _read(folder, status, scores)
 
 
 def _read(folder: Path, status: Status, metrics: pd.DataFrame) -> Run:

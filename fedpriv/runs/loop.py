@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from fedpriv.accountants.ledger import headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import FedprivError, require
@@ -17,11 +19,13 @@ from fedpriv.runs.charging import charged
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import bounded
 from fedpriv.runs.folder import CONFIG, ROSTER, RunFolder
+from fedpriv.runs.journal import attempts
 from fedpriv.runs.progress import OnRound, summary
 from fedpriv.runs.records import RunRecords
 from fedpriv.runs.release import is_private, labels_of, require_private, with_labels
+from fedpriv.runs.run_evaluation import planned_evaluation
 from fedpriv.runs.status import Status
-from fedpriv.runs.stopping import STOPPING, Rounds, stopping_evaluation, until_no_better
+from fedpriv.runs.stopping import STOPPING, Rounds, until_no_better
 from fedpriv.runs.training_loop import TrainingLoop
 from fedpriv.runtime import prepare
 from fedpriv.runtime.identity import RESUMED
@@ -42,13 +46,15 @@ def train(
     """Run an experiment into folder `path`, or resume it from its last checkpoint. The rest is as
     for `training`."""
     run = training(experiment, config_yaml, path, resume, **rest)
-    if experiment.options.stop.target is None:
+    stored: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
+    asked = planned_evaluation(experiment, stored)
+    if asked is None:
         for _ in run:
             pass
     else:
-        asked = stopping_evaluation(experiment, config_yaml, path)
         folder = path / STOPPING
-        again = resume and (folder / CONFIG).exists()
+        # A training that has begun a round has begun its evaluations: what they cost is there.
+        again = resume and ((folder / CONFIG).exists() or attempts(path).total() > 0)
         scores = training(asked.experiment, asked.yaml, folder, again, quiet=True, whole=path)
         until_no_better(run, scores)
 
@@ -67,8 +73,8 @@ def training(
     on_round: OnRound | None = None,
     whole: Path | None = None,
 ) -> Rounds:
-    """Run an experiment into folder `path`, or resume it from its last checkpoint. Yields before
-    each round and after the last (`TrainingLoop.run`).
+    """Run an experiment into folder `path`, or resume it from its last checkpoint. Yields None
+    once it is checked and paid for, and then as `TrainingLoop.run`.
 
     config_yaml: the experiment's resolved configuration; checkpoints are tied to it.
     kept: digests that a resumed run must have unchanged (`RunIdentity.require_unchanged`).
@@ -107,6 +113,7 @@ def training(
             require_private(experiment, prepared)
         if saved is not None:
             prepared.facts.identity.require_unchanged(path, saved.identity, kept)
+        yield None
         if journal is None:
             journal = stack.enter_context(folder.begin(config_yaml, words))
             if charge is not None:
@@ -143,7 +150,7 @@ def training(
             if not (path / CONFIG).exists():  # deleted meanwhile; no run is read without it
                 replace_file(path / CONFIG, config_yaml.encode())
             private = is_private(experiment, prepared, rows, records.devices)
-            records.write_bundle([*rows, *loop.tested], private)
+            records.write_bundle([*rows, *loop.tested], private, loop.scores)
             folder.status(
                 state="done",
                 reason=ending,

@@ -20,7 +20,7 @@ from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
-from fedpriv.runs.labels import CLIP, Labels
+from fedpriv.runs.labels import CHARGED, CLIP, Labels
 from fedpriv.runs.release import beyond_processors, bundle_of
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, STATISTICS, TIMINGS, TRAFFIC, UTILITY
@@ -299,11 +299,14 @@ class RunRecords:
             rows = utility_rows(params, prepared.evaluation, references=references)
             self.folder.append(UTILITY, rows)
 
-    def write_bundle(self, rows: list[EpsilonRow], valid: bool) -> None:
+    def write_bundle(
+        self, rows: list[EpsilonRow], valid: bool, scores: dict[str, str] | None = None
+    ) -> None:
         """Write what the released model takes to be used.
 
         rows: of the last round, and of test persons who have chosen it.
         valid: whether the model has a certificate.
+        scores: charged ones of the model, in words.
         """
         if not self.prepared.algo.releases_model:
             return
@@ -317,6 +320,9 @@ class RunRecords:
             not_covered=self._not_covered,
             labels=self.labels,
         )
+        if scores:
+            labels = {**bundle.labels, "metrics": CHARGED}
+            bundle = replace(bundle, metrics=scores, labels=labels)
         write_bundle(bundle, self.folder.path / FOLDER)
 
     def _account_for_rounds_without_result(self) -> None:

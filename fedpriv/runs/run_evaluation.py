@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from fedpriv.algorithms.evaluation import classes_of
+from fedpriv.algorithms.evaluation import Evaluation, classes_of
 from fedpriv.data.test_records import MOST_USERS
 from fedpriv.errors import ConfigError, FedprivError, require
 from fedpriv.runs.folder import CONFIG
@@ -32,8 +32,8 @@ FIXED = {
     "rounds": "1",
 }
 WEIGHTS = "model.safetensors"
-EVALUATION = "evaluation"
-"""Folder of the evaluation that a sweep makes of each run, in the run's folder."""
+TEST_PERSON = "test person"
+"""The unit of evaluations beside a training, whose unit may be the user as well."""
 FOLLOWS = ("data", "seed", "model", "allocator", "engine", "experiment", "profile", "preset")
 """Keys and groups of keys that follow from the run. By another seed persons who have trained the
 model would be its test persons."""
@@ -69,21 +69,12 @@ class RunEvaluation:
         return found
 
     @staticmethod
-    def of(
-        run: Path,
-        stored: dict[str, Any],
-        given: Mapping[str, str],
-        *,
-        planned: bool = False,
-        trust_code: bool = False,
-    ) -> RunEvaluation:
+    def of(run: Path | None, stored: Mapping[str, Any], given: Mapping[str, str]) -> RunEvaluation:
         """The evaluation of a run.
 
-        run: its folder.
+        run: its folder, whose configuration names no code of others; None: it begins here.
         stored: its resolved configuration.
         given: settings of the evaluation.
-        planned: whether the run has no model yet.
-        trust_code: whether its configuration may name any class (see `build`).
 
         Raises FedprivError for settings that do not fit together, and for a run without a model.
         """
@@ -93,11 +84,9 @@ class RunEvaluation:
         tree = resolved(job)
         here = {name: tree[name] for name in ("engine", "tracker", "resume")}
         plain = {**stored, **here, "ledger": None, "population": None}
-        trained = build(plain, trust_code=trust_code)
+        trained = build(plain, trust_code=run is None)
         tree |= {"data": stored["data"], "model": stored["model"]}
-        tree["algo"] |= _model_of(run, trained, planned)
-        if tree["algo"]["after"]:
-            tree["algo"]["weights"] = None
+        tree["algo"] |= _model_of(run, trained)
         experiment = build_resolved(tree, line.overrides)
         return RunEvaluation(experiment, tree, Path(str(job.hydra.run.dir)).absolute())
 
@@ -107,37 +96,49 @@ class RunEvaluation:
         return OmegaConf.to_yaml(OmegaConf.create(self.config))
 
 
-def settings_beside(
-    exp: Experiment, target: float, population: str | None, prefix: str
-) -> dict[str, str]:
-    """The settings of a private evaluation that a run is planned with. Raises ConfigError for a run
-    that publishes exact metrics, or whose ledger does not say who pays for the evaluation.
+def planned_evaluation(exp: Experiment, stored: Mapping[str, Any]) -> RunEvaluation | None:
+    """The evaluations beside a training that `stop.target` asks for, one a round; None: it asks for
+    none. Raises ConfigError for settings that do not fit together.
 
-    target: epsilon of each test person.
-    population: whom of the run's ledger the test records are of.
-    prefix: of the keys of both.
+    stored: the training's resolved configuration.
     """
-    options = exp.options
-    allowed = f"none, since {prefix}target evaluates privately"
+    options, stop, accountant = exp.options, exp.options.stop, exp.accountant
+    if stop.target is None:
+        return None
+    allowed = "null: early stopping costs all planned rounds; accountant.target bounds them"
+    require(accountant.budget is None, "accountant.budget", accountant.budget, allowed)
+    allowed = "none, since stop.target evaluates privately"
     require(options.evaluation == "none", "evaluation", options.evaluation, allowed)
     paid = options.ledger is not None
     allowed = "the population of the test records, if and only if ledger=FILE pays"
-    require(paid == (population is not None), f"{prefix}population", population, allowed)
-    found = {
-        "accountant.target": str(target),
-        "accountant.delta": str(exp.accountant.delta),
+    require(paid == (stop.population is not None), "stop.population", stop.population, allowed)
+    models = str(options.rounds // stop.every)
+    given = {
+        "accountant.target": str(stop.target),
+        "accountant.delta": str(accountant.delta),
+        "algo.models": models,
+        "rounds": models,
         "randomness": options.randomness,
         "device": options.device,
     }
     if options.private is not None:
-        found["private"] = options.private
+        given["private"] = options.private
     if paid:
-        found["ledger"] = hydra_text(str(options.ledger))
-        found["population"] = hydra_text(str(population))
+        given["ledger"] = hydra_text(str(options.ledger))
+        given["population"] = hydra_text(str(stop.population))
+    found = RunEvaluation.of(None, stored, given)
+    evaluation, metric = found.experiment.algo, score_of(exp)
+    assert isinstance(evaluation, Evaluation)
+    require(metric in evaluation.scores, "stop.metric", metric, ", ".join(evaluation.scores))
     return found
 
 
-def _defaults(stored: dict[str, Any]) -> dict[str, str]:
+def score_of(exp: Experiment) -> str:
+    """The score that `stop` compares."""
+    return exp.options.stop.metric or exp.data.task.metric
+
+
+def _defaults(stored: Mapping[str, Any]) -> dict[str, str]:
     """Settings that a command line may change."""
     return {
         "hydra.run.dir": f"outputs/evaluations/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}",
@@ -147,18 +148,20 @@ def _defaults(stored: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _model_of(run: Path, trained: Experiment, planned: bool) -> dict[str, Any]:
-    """The settings that name a run's model. Raises FedprivError unless it has released one, or will
-    if it is `planned`."""
+def _model_of(run: Path | None, trained: Experiment) -> dict[str, Any]:
+    """The settings that name a run's model, if it has a folder. Raises FedprivError unless it has
+    released one, or will."""
+    classes = {"classes": classes_of(trained.data)}
     first = trained.algo.queries(1, trained.planner.draft(trained.federation), charged=False)
     one = trained.algo.releases_model and any(query.size for query in first)
     require(one, "run", run, "a run that releases one model, not one of each silo, or statistics")
+    if run is None:
+        return classes
     file = (run / WEIGHTS).absolute()
     try:
-        digest = "" if planned else file_digest(file, MOST_BYTES)
+        return {"weights": str(file), "digest": file_digest(file, MOST_BYTES), **classes}
     except (OSError, ValueError) as error:
         raise ConfigError("run", run, f"a finished run, with {WEIGHTS}") from error
-    return {"weights": str(file), "digest": digest, "classes": classes_of(trained.data)}
 
 
 def _setting(word: str) -> tuple[str, str]:

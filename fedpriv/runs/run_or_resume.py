@@ -74,7 +74,7 @@ def run_or_resume(
 def resume(line: CommandLine, folder: str, jobs: int = 1, *, quiet: bool = False) -> None:
     """Continue the run in `folder` with its stored settings (see `stored_experiment`)."""
     experiment, config = stored_experiment(line, folder, jobs)
-    if isinstance(experiment.algo, Evaluation) and experiment.algo.after:
+    if isinstance(experiment.algo, Evaluation) and experiment.algo.models:
         above = Path(folder).absolute().parent
         raise FedprivError(f"{folder}: evaluations of the run above; continue with resume={above}")
     ledger = experiment.options.ledger

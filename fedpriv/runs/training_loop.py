@@ -42,6 +42,7 @@ class TrainingLoop:
     model: parameters (d,) to release in place of those of the last round; None: these.
     note: whose these are, in a line.
     tested: epsilon rows of test persons, whose scores have chosen them.
+    scores: name of each score of the released model: its value in words.
     rows: epsilon rows of the rounds begun, or of all planned ones where scores have ended the run.
     """
 
@@ -57,6 +58,7 @@ class TrainingLoop:
     model: np.ndarray | None = None
     note: str = ""
     tested: list[EpsilonRow] = field(default_factory=list)
+    scores: dict[str, str] = field(default_factory=dict)
     rows: list[EpsilonRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -6,10 +6,11 @@ number of runs is random, and each run draws its settings from a list
 metric of the released model on records of nobody who trains (`fedpriv.runs.labels`). The metric is
 fixed with the draw. It does not cover observers who see other runs or their number.
 
-With `evaluation_target`, no exact metric is computed: each run is followed by a private evaluation
-(`fedpriv evaluate`), whose score chooses. The theorem then holds twice. A run with its evaluation
-is one mechanism. For users who train, its curve is that of the training, since the score is made of
-the model and of others' records. For test persons it is that of one evaluation, whatever the model.
+With `stop.target`, no exact metric is computed: the private score of each run's released model
+chooses (`fedpriv.runs.stopping`). The theorem then holds twice. A run with its evaluations is one
+mechanism, which releases a model and its score. For users who train, its curve is that of all
+planned rounds: scores are made of the models and of others' records. For test persons it is that of
+all planned evaluations, whatever the models.
 
 All runs have the same law, as the theorem asks for: with noise from the operating system they share
 one seed, hence one split and one start, and a released model does not tell its number.
@@ -33,20 +34,18 @@ import numpy as np
 from fedpriv.accountants.events import RELEASED_MODEL
 from fedpriv.accountants.renyi import ORDERS, convert, rdp_curve
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
-from fedpriv.algorithms.evaluation import Evaluation
 from fedpriv.data.base import DataSet
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.checkpoint import Origin
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.labels import RELEASED, metric_label
-from fedpriv.runs.run_evaluation import RunEvaluation, settings_beside
+from fedpriv.runs.run_evaluation import planned_evaluation, score_of
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.streams import SETUP
 from fedpriv.util.untrusted_files import as_type, read_json
 
 DRAW = "trials.json"
-PREFIX = "hydra.sweeper.evaluation_"
 TUNABLE = ("class_weights", "metric", "missing", "outside")
 """Keys of data that change neither who is a person nor who trains."""
 MAX_MEAN = 10**4
@@ -59,36 +58,22 @@ class RandomNumber:
 
     mean: average number of runs.
     shape: shape of the distribution; 1: geometric, 0: logarithmic.
-    metric: column of metrics.csv that chooses the best run, or statistic of its evaluation, fixed
-        with the draw; None: the main metric of the data set.
-    evaluation_target: epsilon of the private evaluation of each run; None: exact metrics choose.
-    evaluation_population: whom of the runs' ledger the test records are of.
+    metric: column of metrics.csv that chooses the best run, fixed with the draw; None: the main
+        metric of the data set, or `stop.metric` where private scores choose.
     """
 
     mean: float
     shape: float
     metric: str | None = None
-    evaluation_target: float | None = None
-    evaluation_population: str | None = None
 
     def __post_init__(self) -> None:
         allowed = f"more than 1 run, up to {MAX_MEAN}"
         require(1 < self.mean <= MAX_MEAN, "hydra.sweeper.mean", self.mean, allowed)
         require(0 <= self.shape <= 100, "hydra.sweeper.shape", self.shape, "0 to 100")
-        evaluated = self.evaluation_target is not None or self.evaluation_population is None
-        allowed = "null, unless hydra.sweeper.evaluation_target is set"
-        require(evaluated, f"{PREFIX}population", self.evaluation_population, allowed)
 
     @property
     def distribution(self) -> TruncatedNegativeBinomial:
         return TruncatedNegativeBinomial(self.mean, self.shape)
-
-    def evaluation(self, exp: Experiment) -> dict[str, str] | None:
-        """The settings of the evaluation that follows a run; None: there is none. Raises
-        ConfigError for a run that publishes exact metrics, or whose ledger does not say who pays
-        for the evaluation."""
-        target, population = self.evaluation_target, self.evaluation_population
-        return None if target is None else settings_beside(exp, target, population, PREFIX)
 
     def draw(
         self,
@@ -96,7 +81,6 @@ class RandomNumber:
         settings: Sequence[Sequence[str]],
         experiments: Sequence[Experiment],
         configs: Sequence[Mapping[str, Any]],
-        evaluations: Sequence[RunEvaluation] = (),
     ) -> SweepDraw:
         """The draw of a sweep, or the stored draw of an earlier process.
 
@@ -104,16 +88,12 @@ class RandomNumber:
         settings: words of each setting.
         experiments: experiment of each setting.
         configs: resolved configuration of each setting.
-        evaluations: planned evaluation of each setting; empty: there are none.
 
         Raises FedprivError when `folder` has the draw of another sweep, ConfigError when settings
         differ in seed, randomness or persons.
         """
         first = experiments[0].options
         for exp, words in zip(experiments, settings):
-            plain = exp.options.stop.target is None
-            allowed = "null: the theorem knows one evaluation of each run"
-            require(plain, "stop.target", exp.options.stop.target, allowed)
             alike = _persons(exp.data) == _persons(experiments[0].data)
             allowed = f"the same persons in all settings; of data only {', '.join(TUNABLE)} differ"
             require(alike, "data", type(exp.data).__name__, f"{allowed} ({' '.join(words)})")
@@ -121,14 +101,16 @@ class RandomNumber:
                 value = getattr(exp.options, key)
                 allowed = f"the same for all settings ({' '.join(words)})"
                 require(value == getattr(first, key), key, value, allowed)
+        planned = map(planned_evaluation, experiments, configs)
+        evaluations = [one.experiment for one in planned if one is not None]
+        _require(len(evaluations) in (0, len(settings)), "stop.target in all settings or in none")
         asked = Asked(
             self.mean,
             self.shape,
             first.seed,
             tuple(tuple(words) for words in settings),
-            self._chosen_by(experiments, evaluations),
+            self._chosen_by(experiments),
             first.system,
-            self.evaluation_target,
         )
         if (folder / DRAW).exists():
             known = SweepDraw.read(folder)
@@ -145,35 +127,31 @@ class RandomNumber:
             tuple(exp.options.rounds for exp in experiments),
             tuple(map(configured, configs)),
             self.cost(experiments),
-            tuple(configured(one.config) for one in evaluations),
-            self.cost([one.experiment for one in evaluations]) if evaluations else None,
+            self.cost(evaluations) if evaluations else None,
         )
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / DRAW, (json.dumps(asdict(draw), indent=2) + "\n").encode())
         return draw
 
-    def _chosen_by(
-        self, experiments: Sequence[Experiment], evaluations: Sequence[RunEvaluation]
-    ) -> str:
+    def _chosen_by(self, experiments: Sequence[Experiment]) -> str:
         """The metric that chooses. Raises ConfigError for one that looks at private records without
         noise, and where test persons train, so that one pays for both."""
         main = experiments[0].data.task.metric
-        same = all(exp.data.task.metric == main for exp in experiments)
+        scored = experiments[0].options.stop.target is not None
         key = "hydra.sweeper.metric"
-        require(same or self.metric is not None, key, "null", "a metric that all settings have")
-        metric = self.metric or main
-        if evaluations:
+        allowed = "null: stop.metric is the score that chooses"
+        require(not scored or self.metric is None, key, self.metric, allowed)
+        metrics = {self.metric or score_of(exp) for exp in experiments}
+        require(len(metrics) == 1, key, "null", "a metric that all settings have")
+        [metric] = metrics
+        if scored:
             apart = all(exp.data.disjoint_test for exp in experiments)
             _require(apart, "data of which no test person trains")
-            algos = [one.experiment.algo for one in evaluations]
-            scores = [algo.scores for algo in algos if isinstance(algo, Evaluation)]
-            allowed = f"a score of the evaluation: {', '.join(scores[0])}"
-            require(all(metric in own for own in scores), key, metric, allowed)
             return metric
         private = any(exp.data.private_test for exp in experiments)
         label = metric_label(metric, main=main, disjoint=True, certified=True, private=private)
         allowed = f"a metric of the released model on test records, such as {main}"
-        allowed += "; hydra.sweeper.evaluation_target=1 evaluates privately" if private else ""
+        allowed += "; stop.target=1 evaluates privately" if private else ""
         require(label == RELEASED, key, metric, allowed)
         return metric
 
@@ -214,12 +192,9 @@ def _persons(data: DataSet) -> list[Any]:
 
 
 def configured(config: Mapping[str, Any]) -> dict[str, str]:
-    """Top-level key of a configuration: digest of its value, without the seed and the model of an
-    evaluation, in which the runs of a setting differ."""
-    algo = dict(config.get("algo", {}))
-    for key in ("weights", "digest"):
-        algo.pop(key, None)
-    found = Origin.of_values({**config, "algo": algo}).config
+    """Top-level key of a configuration: digest of its value, without the seed, in which the runs of
+    a setting differ."""
+    found = Origin.of_values(config).config
     return {key: digest for key, digest in found.items() if key != "seed"}
 
 
@@ -232,7 +207,6 @@ class Asked:
     """`RandomNumber` with its metric, the first seed, and the words of each setting.
 
     system: whether noise comes from the operating system; all runs then have the first seed.
-    evaluation: epsilon of each run's evaluation; None: there is none.
     """
 
     mean: float
@@ -241,7 +215,6 @@ class Asked:
     settings: tuple[tuple[str, ...], ...]
     metric: str
     system: bool = False
-    evaluation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -269,8 +242,7 @@ class SweepDraw:
     rounds: charged rounds of each setting.
     configs: top-level key: digest of its value, for each setting.
     cost: see `RandomNumber.cost`.
-    evaluations: the same digests of each setting's evaluation, without its model.
-    evaluation_cost: what the choice costs test persons; None: there are no evaluations.
+    tests_cost: what the choice costs test persons; None: exact metrics choose.
     """
 
     asked: Asked
@@ -278,8 +250,7 @@ class SweepDraw:
     rounds: tuple[int, ...]
     configs: tuple[Mapping[str, str], ...]
     cost: Cost
-    evaluations: tuple[Mapping[str, str], ...] = ()
-    evaluation_cost: Cost | None = None
+    tests_cost: Cost | None = None
 
     @staticmethod
     def read(folder: Path) -> SweepDraw:
@@ -287,27 +258,20 @@ class SweepDraw:
         try:
             draw: SweepDraw = as_type(SweepDraw, read_json(folder / DRAW))
             settings = len(draw.asked.settings)
-            lists = [
-                draw.rounds,
-                draw.configs,
-                *[draw.evaluations] * (draw.asked.evaluation is not None),
-            ]
             fits = all(0 <= place < settings for place in draw.chosen)
-            if not fits or any(len(one) != settings for one in lists):
+            if not fits or {len(draw.rounds), len(draw.configs)} != {settings}:
                 raise ValueError(f"expected those of {settings} settings")
         except (OSError, ValueError) as error:
             raise FedprivError(f"{folder / DRAW} is damaged ({error})") from error
         return draw
 
-    def changed(
-        self, number: int, config: Mapping[str, Any], *, evaluation: bool = False
-    ) -> list[str]:
+    def changed(self, number: int, config: Mapping[str, Any]) -> list[str]:
         """Top-level keys by which a run's configuration differs from the one that was drawn.
 
         number: of the run.
-        config: its resolved configuration, or that of its evaluation.
+        config: its resolved configuration.
         """
-        drawn = (self.evaluations if evaluation else self.configs)[self.chosen[number]]
+        drawn = self.configs[self.chosen[number]]
         found = configured(config)
         keys = sorted(drawn.keys() | found.keys())
         return [key for key in keys if drawn.get(key) != found.get(key)]

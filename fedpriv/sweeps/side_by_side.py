@@ -25,7 +25,6 @@ from fedpriv.data.shared import loaded_once
 from fedpriv.errors import FedprivError, require
 from fedpriv.runs.background_writer import SharedWriters
 from fedpriv.runs.checkpoint import Origin
-from fedpriv.runs.run_evaluation import EVALUATION, RunEvaluation
 from fedpriv.runs.run_or_resume import early_failures_recorded, run_or_resume
 from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import BASIC_SWEEPER, CommandLine, each_job
@@ -52,7 +51,6 @@ class Job:
     origin: the origin of its configuration.
     folder: where its records go.
     words: its overrides.
-    evaluation: settings of the private evaluation that follows it; None: there is none.
     failure: the exception that ended it early.
     """
 
@@ -62,7 +60,6 @@ class Job:
     origin: Origin
     folder: Path
     words: list[str]
-    evaluation: dict[str, str] | None = None
     failure: Exception | None = None
 
     @staticmethod
@@ -105,17 +102,10 @@ class Job:
                     quiet=True,
                     on_round=progress.on_round(number),
                 )
-            if self.evaluation is not None:
-                asked = self.evaluated(self.evaluation)
-                run_or_resume(asked.experiment, asked.yaml, self.folder / EVALUATION, quiet=True)
         except Exception as failure:
             self.failure = failure
         why = None if self.failure is None else str(self.failure)
         progress.ended(number, self.folder, self.words, why)
-
-    def evaluated(self, given: dict[str, str], *, planned: bool = False) -> RunEvaluation:
-        """Its evaluation with the settings `given`; `planned`: it has no model yet."""
-        return RunEvaluation.of(self.folder, self.config, given, planned=planned, trust_code=True)
 
 
 @dataclass(frozen=True)
@@ -220,16 +210,11 @@ def draw_jobs(jobs: Sequence[Job], sweeper: RandomNumber, line: CommandLine) -> 
     """The runs that the sweeper draws from the jobs of command line `line`."""
     sweep = jobs[0].folder.parent
     settings = [[word for word in job.words if word.partition("=")[0] != "seed"] for job in jobs]
-    given = [sweeper.evaluation(job.experiment) for job in jobs]
     draw = sweeper.draw(
         sweep,
         settings,
         [job.experiment for job in jobs],
         [job.config for job in jobs],
-        [job.evaluated(own, planned=True) for job, own in zip(jobs, given) if own is not None],
     )
     composed = each_job(line, conf_dir(), draw.words())
-    drawn = [Job.of(config, number, sweep) for number, config in enumerate(composed)]
-    for job, place in zip(drawn, draw.chosen):
-        job.evaluation = given[place]
-    return drawn
+    return [Job.of(config, number, sweep) for number, config in enumerate(composed)]

@@ -129,7 +129,7 @@ def test_an_analysis_that_would_leave_something_is_refused(rule, line, table, tm
 
 def test_a_private_choice_leaves_nothing_either(table, tmp_path):
     tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "algo.local_lr=0.1,0.3")
-    scored = ("hydra.sweeper.evaluation_target=1", "hydra.sweeper.metric=accuracy")
+    scored = ("stop.target=1", "stop.every=1", "stop.metric=accuracy")
     fedpriv.sweep(*table, *SMALL, *NEEDED, *tuned, *scored, folder=tmp_path / "sweep")
     bundle = read_bundle(tmp_path / "sweep" / BEST)
     assert (bundle.valid, bundle.not_covered) == (True, [])
@@ -140,7 +140,7 @@ def test_a_private_choice_leaves_nothing_either(table, tmp_path):
 def test_no_test_person_of_a_private_choice_trains_in_another_run(table, tmp_path):
     """Of each the theorem knows one curve: that of the training, or that of the evaluation."""
     tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "data.test_share=0.1,0.3")
-    scored = ("hydra.sweeper.evaluation_target=1", "hydra.sweeper.metric=accuracy")
+    scored = ("stop.target=1", "stop.every=1", "stop.metric=accuracy")
     with pytest.raises(FedprivError, match="data=Table: the same persons in all settings"):
         fedpriv.sweep(*table, *SMALL, *NEEDED, *tuned, *scored, folder=tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()

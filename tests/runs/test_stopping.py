@@ -2,6 +2,7 @@
 end in between."""
 
 import json
+import shutil
 from itertools import count
 
 import pandas as pd
@@ -11,10 +12,14 @@ from new_ledgers import new_ledger
 from public_schema import SCHEMA
 
 import fedpriv
+from fedpriv.accountants.filters import Budget
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
+from fedpriv.ledgers.entries import Population
 from fedpriv.projects.patients import csv_text
+from fedpriv.runs.checkpoint import Checkpoint
+from fedpriv.runs.folder import CHECKPOINT
 
 WORDS = (
     *("rounds=8", "algo.local_epochs=1", "algo.noise_multiplier=5", "accountant=rdp"),
@@ -57,6 +62,8 @@ def test_a_run_ends_when_scores_have_not_improved_and_releases_the_best(stopped,
     for name in ("model.safetensors", "bundle/model.safetensors"):
         assert (stopped / name).read_bytes() == (tmp_path / "best" / name).read_bytes()
     assert f"the model of round {best} is released" in (stopped / "run.log").read_text()
+    told = read_bundle(stopped / "bundle").metrics["loss"]
+    assert told.startswith(f"{found[best]:.4g} (charged, of test persons, 95 % from ")
 
 
 def test_its_epsilons_are_those_of_all_planned_rounds(stopped, tmp_path):
@@ -79,6 +86,44 @@ def test_a_run_that_dies_goes_on_to_the_same_end(round, stopped, tmp_path):
     fedpriv.run(f"resume={tmp_path / 'run'}")
     for name in ("model.safetensors", "epsilon.csv", "stopping/statistics.csv"):
         assert (stopped / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_a_score_names_its_model_also_in_a_copy_whose_evaluations_are_older(tmp_path):
+    run, older = tmp_path / "run", tmp_path / "older"
+    with pytest.raises(Death), dies_in(3, sums=[]):
+        fedpriv.run(*WORDS, *STOP, "stop.patience=9", folder=run)
+    shutil.copytree(run / "stopping", older)
+    with pytest.raises(Death), dies_in(7, sums=[]):
+        fedpriv.run(f"resume={run}")
+    shutil.rmtree(run / "stopping")
+    older.rename(run / "stopping")
+    fedpriv.run(f"resume={run}")
+    found = scores(run)
+    assert [*found] == [2, 6, 8]
+    best = min(found, key=found.get)
+    fedpriv.run(*WORDS, f"rounds={best}", folder=tmp_path / "best")
+    models = [(one / "model.safetensors").read_bytes() for one in (run, tmp_path / "best")]
+    assert models[0] == models[1]
+
+
+def test_no_training_goes_on_before_its_score_is_on_disk(tmp_path):
+    place, kept = tmp_path / "run" / "stopping" / CHECKPOINT, {}
+
+    def look(number):
+        kept[number] = Checkpoint.read(place).round
+
+    with watched(look, lambda round: None):
+        fedpriv.run(*WORDS, *STOP, "stop.patience=9", "rounds=6", folder=tmp_path / "run")
+    assert [kept[number] for number in (4, 5, 6)] == [1, 2, 2]  # there are three evaluations
+
+
+def test_a_copy_without_its_evaluations_is_refused(tmp_path):
+    """What they have cost is unknown."""
+    with pytest.raises(Death), dies_in(3, sums=[]):
+        fedpriv.run(*WORDS, *STOP, folder=tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "stopping")
+    with pytest.raises(FedprivError, match=r"stopping/rounds_begun\.csv: No such file"):
+        fedpriv.run(f"resume={tmp_path / 'run'}")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +181,21 @@ def test_nothing_is_left_uncovered(tmp_path):
     bundle = read_bundle(tmp_path / "run" / "bundle")
     assert (bundle.valid, bundle.not_covered) == (True, [])
     assert {row["unit"] for row in bundle.certificate} == {"user", "test person"}
+    assert bundle.labels["metrics"] == "charged"
     assert read(tmp_path / "run" / "stopping")["not_covered"] == []
+
+
+@pytest.mark.parametrize("epsilon", [{"train": 30.0, "tests": 1.0}, {"train": 1.0, "tests": 30.0}])
+def test_who_cannot_pay_is_told_before_anything_is_written(epsilon, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "ledger.jsonl"
+    people = [Population(name, "user", Budget(own, 1e-5)) for name, own in epsilon.items()]
+    DataLedger.begin(path, "clinic", people)
+    paid = (f"ledger={path}", "population=train", "stop.population=tests", "randomness=system")
+    with pytest.raises(FedprivError, match="epsilon 1 of 1 is left"):
+        fedpriv.run(*WORDS, *STOP, *paid, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert not DataLedger.seen(path).runs
 
 
 REFUSED = {
@@ -157,9 +216,3 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(words, line, tm
         fedpriv.run(*given.values(), folder=tmp_path / "run")
     assert line in str(refusal.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_no_run_of_a_random_number_stops_early(tmp_path):
-    tuned = ("hydra/sweeper=random_number", "hydra.sweeper.mean=1.5", "algo.local_lr=0.1,0.3")
-    with pytest.raises(FedprivError, match=r"stop\.target=20.0: null: the theorem"):
-        fedpriv.sweep(*WORDS, *STOP, *tuned, folder=tmp_path / "sweep")

@@ -16,8 +16,8 @@ from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.reports.selection_cost import BEST, find_selections, release_choices
-from fedpriv.runs.run_evaluation import EVALUATION
-from fedpriv.runs.tables import ASSUMPTIONS, STATISTICS
+from fedpriv.runs.stopping import STOPPING
+from fedpriv.runs.tables import STATISTICS
 from fedpriv.sweeps.random_number import DRAW, SweepDraw
 
 MEAN, NOISE, TARGET = 2.0, 6.0, 1.5
@@ -25,7 +25,7 @@ WORDS = (
     *("rounds=1", "preset.n_users=8", "algo.local_epochs=1", "accountant=rdp", "quiet=true"),
     *(f"algo.noise_multiplier={NOISE}", "evaluation=none", "algo.local_lr=0.01,0.1"),
     *("hydra/sweeper=random_number", f"hydra.sweeper.mean={MEAN}"),
-    f"hydra.sweeper.evaluation_target={TARGET}",
+    *(f"stop.target={TARGET}", "stop.every=1"),
 )
 SEED = "seed=14"  # of three runs
 
@@ -56,23 +56,23 @@ def independent(noise):
 
 def test_both_populations_pay_what_the_theorem_says(swept):
     draw = SweepDraw.read(swept)
-    assert draw.evaluation_cost is not None
-    noise = json.loads((swept / "0" / EVALUATION / "status.json").read_text())["noise"]
+    assert draw.tests_cost is not None
+    noise = json.loads((swept / "0" / STOPPING / "status.json").read_text())["noise"]
     [tested] = noise.values()
-    for cost, own in ((draw.cost, NOISE), (draw.evaluation_cost, tested)):
+    for cost, own in ((draw.cost, NOISE), (draw.tests_cost, tested)):
         assert [cost.one, cost.certified] == pytest.approx(independent(own), rel=1e-3)
 
 
 def test_the_best_score_is_chosen_and_alone_released(swept):
     found = choice(swept)
-    scores = {number: one.final("accuracy") for number, one in found.evaluations.items()}
+    scores = {one.folder.parent.name: one.final("accuracy") for one in found.evaluations}
     assert found.best.folder.name == max(scores, key=scores.__getitem__)
     assert found.cost.startswith("covered: epsilon")
     assert "; test persons: epsilon" in found.cost
     bundle, draw = read_bundle(swept / BEST), found.draw
     assert {row["unit"]: float(row["certified"]) for row in bundle.certificate} == {
         "user": draw.cost.certified,
-        "test person": draw.evaluation_cost.certified,
+        "test person": draw.tests_cost.certified,
     }
     assert bundle.metrics["accuracy"].startswith(f"{scores[found.best.folder.name]:.4g} (charged")
     assert bundle.labels["metrics"] == "charged"
@@ -90,20 +90,7 @@ def status(**facts):
     return edit
 
 
-def config(key, value):
-    def edit(folder):
-        stored = OmegaConf.load(folder / "config.yaml")
-        OmegaConf.update(stored, key, value)
-        OmegaConf.save(stored, folder / "config.yaml")
-
-    return edit
-
-
 UNCHARGED = {STATISTICS: {"value": "diagnostic of a model without a certificate"}}
-
-
-def other_model(folder):
-    (folder.parent / "model.safetensors").write_bytes(b"another")
 
 
 def spent(folder):
@@ -112,28 +99,15 @@ def spent(folder):
 
 
 def cut_short(folder):
-    status(reason="round 1 would exceed epsilon 3 of tests in the ledger")(folder)
-    config("ledger", "ledger.jsonl")(folder)
+    status(rounds=2)(folder)
+    stored = OmegaConf.load(folder / "config.yaml")
+    OmegaConf.save({**stored, "ledger": "ledger.jsonl"}, folder / "config.yaml")
 
 
 CONDITIONS = {
-    "every run is evaluated": (shutil.rmtree, "0 has no finished evaluation"),
-    "to its end": (status(state="interrupted"), "0 has no finished evaluation"),
+    "every run is evaluated": (shutil.rmtree, "of the runs drawn 0 are not done"),
+    "to its end": (status(state="interrupted"), "of the runs drawn 0 are not done"),
     "with noise": (status(labels=UNCHARGED), "is a diagnostic of a model without a certificate"),
-    "at the same price": (
-        config("accountant.target", 3.0),
-        "the evaluation of 0 has other settings than drawn: accountant",
-    ),
-    "in the same way": (
-        config("algo.most_loss", 9.0),
-        "the evaluation of 0 has other settings than drawn: algo",
-    ),
-    "on the same persons": (config("seed", 1), "has another seed"),
-    "of the run's own model": (other_model, "the evaluation of 0 is of another model"),
-    "of a model that is there": (
-        lambda folder: (folder.parent / "model.safetensors").unlink(),
-        "the model of 0 cannot be read",
-    ),
     "once": (
         status(randomness="system", dp_valid=True, repeated_rounds={"1": 1}),
         "these evaluations repeated rounds after an interruption: 0",
@@ -151,7 +125,7 @@ CONDITIONS = {
 def test_no_broken_condition_is_called_covered(broken, why, swept, tmp_path):
     folder = shutil.copytree(swept, tmp_path / "sweep")
     shutil.rmtree(folder / BEST)
-    broken(folder / "0" / EVALUATION)
+    broken(folder / "0" / STOPPING)
     found = choice(folder)
     assert why in found.cost
     assert found.cost.startswith("not covered")
@@ -159,14 +133,25 @@ def test_no_broken_condition_is_called_covered(broken, why, swept, tmp_path):
     assert not (folder / BEST).exists()
 
 
-@pytest.mark.parametrize("part", ["", EVALUATION])
-def test_a_damaged_table_of_the_best_run_ends_in_one_line(part, swept, tmp_path):
+def test_a_damaged_certificate_of_the_best_run_ends_in_one_line(swept, tmp_path):
     folder = shutil.copytree(swept, tmp_path / "sweep")
-    best = folder / choice(folder).best.folder.name / part
-    (best / ASSUMPTIONS).write_text("a,b\n1,2\n")
-    with pytest.raises(FedprivError, match="its files cannot be read") as refusal:
+    best = folder / choice(folder).best.folder.name
+    (best / "bundle" / "certificate.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FedprivError) as refusal:
         release_choices(find_selections(fedpriv.load(folder).runs, None))
     assert "\n" not in str(refusal.value)
+
+
+def test_the_runs_of_a_choice_may_stop_early(tmp_path):
+    longer = [word for word in WORDS if not word.startswith("rounds=")]
+    fedpriv.sweep(*longer, SEED, "rounds=3", "stop.patience=1", folder=tmp_path / "sweep")
+    found = choice(tmp_path / "sweep")
+    assert found.cost.startswith("covered: epsilon")
+    scores = [one.metrics["accuracy"] for one in found.evaluations]
+    assert any(len(own) < 3 for own in scores)
+    assert found.value == max(map(max, scores))
+    told = read_bundle(tmp_path / "sweep" / BEST).metrics["accuracy"]
+    assert told.startswith(f"{found.value:.4g} (charged")
 
 
 def test_a_choice_by_another_score_is_not_covered(swept):
@@ -186,7 +171,7 @@ def test_a_sweep_that_dies_between_training_and_evaluation_goes_on(swept, tmp_pa
         fedpriv.sweep(*WORDS, SEED, folder=tmp_path / "sweep", at_once=1)
     assert not (tmp_path / "sweep" / BEST).exists()
     fedpriv.sweep(*WORDS, SEED, folder=tmp_path / "sweep")
-    for name in (DRAW, f"0/{EVALUATION}/{STATISTICS}", f"{BEST}/model.safetensors"):
+    for name in (DRAW, f"0/{STOPPING}/{STATISTICS}", f"{BEST}/model.safetensors"):
         assert (tmp_path / "sweep" / name).read_bytes() == (swept / name).read_bytes()
 
 
@@ -201,7 +186,7 @@ def test_runs_in_lock_step_do_not_wait_for_one_that_holds_their_ledger(tmp_path,
 def test_a_ledger_charges_every_run_and_every_evaluation(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = new_ledger(tmp_path / "ledger.jsonl", "patients", "tests", epsilon=90.0, unit="user")
-    paid = (f"ledger={path}", "population=patients", "hydra.sweeper.evaluation_population=tests")
+    paid = (f"ledger={path}", "population=patients", "stop.population=tests")
     fedpriv.sweep(*WORDS, *paid, "randomness=system", folder=tmp_path / "sweep")
     number = len(SweepDraw.read(tmp_path / "sweep").chosen)
     charged = [run.population for run in DataLedger.seen(path).runs.values()]
@@ -211,15 +196,18 @@ def test_a_ledger_charges_every_run_and_every_evaluation(tmp_path, monkeypatch):
 
 REFUSED = {
     "exact metrics": (("evaluation=exact",), "evaluation=exact: none"),
-    "no score": (("hydra.sweeper.metric=error",), "metric=error: a score of the evaluation: loss"),
+    "no score": (("stop.metric=error",), "stop.metric=error: loss"),
+    "another metric": (
+        ("hydra.sweeper.metric=loss",),
+        "hydra.sweeper.metric=loss: null: stop.metric is the score that chooses",
+    ),
     "nobody who pays": (
         ("ledger=a.jsonl", "randomness=system"),
-        "evaluation_population=null: the population of the test records",
+        "stop.population=null: the population of the test records",
     ),
-    "payer without ledger": (("hydra.sweeper.evaluation_population=a",), "if and only if ledger"),
-    "payer of nothing": (
-        ("hydra.sweeper.evaluation_target=null", "hydra.sweeper.evaluation_population=a"),
-        "null, unless hydra.sweeper.evaluation_target",
+    "some with exact metrics": (
+        ("stop.target=null,1", "rounds=5", "stop.every=5"),
+        "stop.target in all settings or in none",
     ),
     "test persons who train": (
         ("data=mnist_odd_even", "data.replacement=true"),

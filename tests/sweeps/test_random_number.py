@@ -140,7 +140,7 @@ REPEATED = {"randomness": "system", "dp_valid": True, "repeated_rounds": {"1": 1
     ("edit", "says"),
     [
         (status(state="interrupted"), "not covered"),
-        (status(rounds=3), "have other rounds than planned"),
+        (status(rounds=3), "not covered: 0 has other rounds than planned"),
         (status(**REPEATED), "repeated rounds after an interruption"),
         (("config.yaml", doubled_rate), "not covered: 0 has other settings than drawn: algo"),
         (("epsilon.csv", spent), "not covered: these runs spent more than the draw planned: 0"),
