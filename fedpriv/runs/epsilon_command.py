@@ -10,23 +10,24 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
 
-from fedpriv.accountants.ledger import epsilon_table, headline
+from fedpriv.accountants.ledger import EpsilonRow, epsilon_table, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, bounded, calibrations
 from fedpriv.runs.progress import CHARGED_TWICE
+from fedpriv.runs.run_evaluation import TEST_PERSON, planned_evaluation
 from fedpriv.runs.status import Status
 from fedpriv.runs.stored_config import rounds_repeated, stored_experiment
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_line_errors
-from fedpriv.settings.experiment import build
+from fedpriv.settings.experiment import Experiment, build, resolved
 from fedpriv.settings.words import conf_dir, writing
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.durable_files import replace_file
@@ -67,22 +68,30 @@ def _forecast(config: DictConfig, line: CommandLine, jobs: int) -> EpsilonForeca
     """The cost of one job. `resume=folder` adds rounds that the run in the folder has repeated."""
     words = tuple(str(word) for word in config.hydra.overrides.task)
     if config.resume is None:
-        return EpsilonForecast.of(build(config), words)
+        exp = build(config)
+        return replace(EpsilonForecast.of(exp, words), tested=_tested(exp, resolved(config)))
     folder = str(config.resume)
-    exp, _ = stored_experiment(line, folder, jobs)
+    exp, stored = stored_experiment(line, folder, jobs)
     # A silo knows a larger share of the noise of fewer, and no file says since which round.
     status = Status.find(Path(folder))
     lost = ", ".join(status.left_out if status else ())
     allowed = f"a run with all its silos (without {lost}, epsilon.csv has its epsilons)"
     require(not lost, "resume", folder, allowed)
     repeated = rounds_repeated(Path(folder), system=exp.options.system)
-    return EpsilonForecast.of(exp, words, repeated)
+    return replace(EpsilonForecast.of(exp, words, repeated), tested=_tested(exp, resolved(stored)))
+
+
+def _tested(exp: Experiment, stored: Mapping[str, Any]) -> list[EpsilonRow]:
+    """What `stop` costs test persons."""
+    evaluation = planned_evaluation(exp, stored)
+    rows = [] if evaluation is None else EpsilonForecast.of(evaluation.experiment).last
+    return [replace(row, unit=TEST_PERSON) for row in rows]
 
 
 def _show(console: Console, cost: EpsilonForecast) -> None:
     """One configuration: a row for each observer and method."""
     exp = cost.exp
-    console.print(epsilon_table(cost.rows, exp.accountant.delta))
+    console.print(epsilon_table(cost.shown, exp.accountant.delta))
     _line(console, f"noise multiplier: {cost.noise_text}")
     if cost.repeated:
         _line(console, CHARGED_TWICE.format(sum(cost.repeated.values())))
@@ -140,7 +149,7 @@ def _show_assumptions(console: Console, costs: Sequence[EpsilonForecast]) -> Non
     found: dict[str, dict[str, None]] = {}
     everywhere: set[str] = set()
     for number, cost in enumerate(costs):
-        for row in cost.rows:
+        for row in cost.shown:
             who = f"{number} {row.observer}, {row.protects}"
             everywhere.add(who)
             for text in row.assumptions:
@@ -191,7 +200,7 @@ def _record(cost: EpsilonForecast) -> dict[str, Any]:
         "not_covered": list(_not_covered(cost)),
         "epsilons": [
             asdict(row) | {"certified": bounded(row.certified), "claimed": bounded(row.claimed)}
-            for row in cost.rows
+            for row in cost.shown
         ],
     }
 
@@ -207,7 +216,7 @@ def _table(costs: Sequence[EpsilonForecast]) -> tuple[list[str], list[list[str]]
         return _wide_table(costs, str)
     [cost] = costs
     fields = ("round", "observer", "unit", "group", "adjacency", "method", "certified", "claimed")
-    values = [[getattr(row, name) for name in fields] for row in cost.rows]
+    values = [[getattr(row, name) for name in fields] for row in cost.shown]
     rows = [["" if value is None else str(value) for value in own] for own in values]
     return ["noise", *fields], [[cost.noise_text, *row] for row in rows]
 
@@ -217,6 +226,7 @@ def _wide_table(
 ) -> tuple[list[str], list[list[str]]]:
     swept = _swept(costs)
     seen = list(dict.fromkeys(row.observer for cost in costs for row in cost.last))
+    tested = any(cost.tested for cost in costs)
     rows = []
     for number, cost in enumerate(costs):
         own = [column[number] for _, column in swept]
@@ -226,9 +236,11 @@ def _wide_table(
         epsilons = [text(headline(cost.last, one)) if one in observers else "" for one in seen]
         rounds, delta = cost.exp.options.rounds, cost.exp.accountant.delta
         about = [str(rounds), cost.noise_text, cost.unit, adjacency, str(delta)]
-        rows.append([*own, *about, *epsilons])
+        tests = [text(headline(cost.tested)) if cost.tested else ""] if tested else []
+        rows.append([*own, *about, *epsilons, *tests])
     keys = [key for key, _ in swept]
-    return [*keys, "rounds", "noise", "unit", "adjacency", "delta", *seen], rows
+    columns = [*keys, "rounds", "noise", "unit", "adjacency", "delta", *seen]
+    return [*columns, f"{TEST_PERSON}s"] if tested else columns, rows
 
 
 def _csv(costs: Sequence[EpsilonForecast]) -> str:

@@ -4,7 +4,7 @@ depend on the allocation."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -49,12 +49,14 @@ class EpsilonForecast:
     plan: its public plan, with its allocation if the queries depend on it.
     words: its overrides on a command line.
     repeated: round: attempts that a run has not recorded.
+    tested: what its private scores cost test persons.
     """
 
     exp: Experiment
     plan: Plan
     words: tuple[str, ...] = ()
     repeated: Mapping[int, int] = field(default_factory=dict)
+    tested: Sequence[EpsilonRow] = ()
 
     @staticmethod
     def of(
@@ -90,6 +92,11 @@ class EpsilonForecast:
     def rows(self) -> list[EpsilonRow]:
         """Epsilons after 1, 10, 100, ... rounds and after the last one."""
         return self.rows_at(milestones(self.exp.options.rounds))
+
+    @property
+    def shown(self) -> list[EpsilonRow]:
+        """What a reader is told: `rows`, and what test persons pay."""
+        return [*self.rows, *self.tested]
 
     @property
     def last(self) -> list[EpsilonRow]:

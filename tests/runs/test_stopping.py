@@ -19,6 +19,7 @@ from fedpriv.ledgers.data_ledger import DataLedger
 from fedpriv.ledgers.entries import Population
 from fedpriv.projects.patients import csv_text
 from fedpriv.runs.checkpoint import Checkpoint
+from fedpriv.runs.epsilon_command import main as epsilon
 from fedpriv.runs.folder import CHECKPOINT
 
 WORDS = (
@@ -76,6 +77,18 @@ def test_its_epsilons_are_those_of_all_planned_rounds(stopped, tmp_path):
     units = {row["unit"]: row["round"] for row in read_bundle(stopped / "bundle").certificate}
     assert units == {"user": "8", "test person": "4"}
     assert pd.read_csv(stopped / "metrics.csv")["round"].max() < 8
+
+
+def test_epsilon_shows_what_test_persons_pay(stopped, tmp_path):
+    sweep = ("-m", *WORDS, *STOP, "stop.target=20,10", "--out", str(tmp_path / "both.csv"))
+    for words in (sweep, (f"resume={stopped}", "--out", str(tmp_path / "one.csv"))):
+        epsilon(list(words))
+    both, one = pd.read_csv(tmp_path / "both.csv"), pd.read_csv(tmp_path / "one.csv")
+    one = one[(one.unit == "test person") & (one.observer == "released model")]
+    rounds, paid = last(stopped / "stopping")
+    assert ({*one["round"]}, one.certified.min()) == ({rounds}, paid)
+    assert both["test persons"][0] == paid
+    assert 9 < both["test persons"][1] <= 10
 
 
 @pytest.mark.parametrize("round", [1, 2, 4])
