@@ -33,6 +33,8 @@ ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+\d+")
 """A number as spreadsheets and floats write it when it is long: 1.23457E+11."""
 
 
+AFTER_SILO = "\n"
+"""Between the silo and the name of a user who is one in this silo alone; no name has it."""
 ZEROS = re.compile(r"(?<![^\W_])(?<![.,])([^\W\d_]*)0+(?=\d+(?![^\W_]))")
 """Zeros before a number that stands alone or after letters only."""
 
@@ -152,7 +154,7 @@ class Owners:
     """Users and silos of the n rows of a table.
 
     user: (n,) number of each row's user, -1 where no name is given.
-    keys: a text for each user by number; the user's coin of the split is drawn by it.
+    keys: a text for each user by number: the name, after that of the silo if it counts.
     silo: (n,) number of each row's silo, -1 where no name is given; None: there are no silos.
     silos: names of the silos by number.
     notes: what a reader should know of the names.
@@ -234,7 +236,8 @@ def _by_silo(
     used, number = np.unique((silo * len(keys) + user)[known], return_inverse=True)
     numbers = np.full(len(user), -1)
     numbers[known] = number
-    names = tuple(f"{silos[pair // len(keys)]}\n{keys[pair % len(keys)]}" for pair in used.tolist())
+    pairs = (divmod(pair, len(keys)) for pair in used.tolist())
+    names = tuple(f"{silos[place]}{AFTER_SILO}{keys[name]}" for place, name in pairs)
     return numbers, names
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedpriv.data.table.encode import Encoded, encode
 from fedpriv.data.table.encoding import Encoding
 from fedpriv.data.table.infer import decimal_of, doubtful, infer, require_roles
 from fedpriv.data.table.owners import (
+    AFTER_SILO,
     Owners,
     in_one_silo,
     owners_of,
@@ -174,7 +176,7 @@ class Table(DescribedTable):
                 None if own.silo is None else own.silo[rows],
                 own.user[rows],
                 n_users=schema.n_users,
-                user_names=self._names(own),
+                user_names=self._names(own.keys),
             )
             for part, own, rows in parts
         )
@@ -221,19 +223,18 @@ class Table(DescribedTable):
         return cells, encode(cells, schema, self, self._rules), held
 
     def _coins(self, cells: Cells, held: Owners, streams: Streams) -> np.ndarray:
-        """The coin of each row, (n,) from 0 to below 1: its user's, or its own."""
-        names = self._names(held)
+        """The coin of each row, (n,) from 0 to below 1: that of its user's name, or its own. A name
+        in two silos has one coin even as two users: if it is one person, that trains or tests."""
+        names = self._names(key.rpartition(AFTER_SILO)[2] for key in held.keys)
         if self.split == USER:
             return np.asarray(np.append(streams.named_coins(PURPOSE, names), 0.0)[held.user])
         whose = (names[user] if user >= 0 else "" for user in held.user)
         return streams.named_coins(PURPOSE, (f"{a}\n{b}" for a, b in zip(whose, row_keys(cells))))
 
-    def _names(self, held: Owners) -> tuple[str, ...]:
+    def _names(self, keys: Iterable[str]) -> tuple[str, ...]:
         """The name of each user from which the user's own draws come. Of a merged user, the
         spelling that stands in the file may change with another row."""
-        if self.similar_ids != MERGE:
-            return held.keys
-        return tuple(same_form(key) for key in held.keys)
+        return tuple(map(same_form, keys) if self.similar_ids == MERGE else keys)
 
     def _refuse_shared(self, cells: Cells, training: Owners, test: Owners) -> None:
         both = shared_keys(cells, training, test, self.similar_ids)

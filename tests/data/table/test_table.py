@@ -361,6 +361,17 @@ def test_numbers_that_every_hospital_gives_again_are_noted(table, frame, scope, 
     ]
 
 
+@pytest.mark.parametrize("rule", ["keep", "merge"])
+def test_a_name_in_two_silos_trains_in_both_or_tests_in_both(table, frame, rule):
+    """Also as two users."""
+    frame["patient"] = frame["stay"] = frame.groupby("hospital").cumcount() + 1
+    words = {"label": "stay", "drop": [], "user_scope": "silo", "similar_ids": rule}
+    found = table(frame.to_csv(index=False), **words).load(Streams(0))
+    train, test = ({*part.y.ravel().tolist()} for part in (found.train, found.owned_test))
+    assert min(len(train), len(test)) > 2
+    assert not train & test
+
+
 def test_a_run_says_few_words_of_an_ordinary_table(table):
     """60 columns more are one line before each training."""
     head, *rows = TEXT.splitlines()
