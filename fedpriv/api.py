@@ -17,7 +17,6 @@ and torch is loaded when training starts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,7 +40,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runs.run_or_resume import resume
 from fedpriv.runs.tables import STATISTICS
-from fedpriv.runtime import DivergedError, allocate
+from fedpriv.runtime import allocate
 from fedpriv.settings.compose import CommandLine, compose_jobs, one_experiment
 from fedpriv.settings.experiment import build
 from fedpriv.settings.words import conf_dir
@@ -155,8 +154,7 @@ def sweep(
         jobs = [Job.of(config, number, place) for number, config in enumerate(configs)]
         if sweeper := own_sweeper(configs[0]):
             jobs = draw_jobs(jobs, sweeper, line)
-        with suppress(DivergedError):
-            SideBySide(at_once).launch(jobs, quiet=True)
+        SideBySide(at_once).launch(jobs, quiet=True)
         found = load_runs(*[job.folder for job in jobs])
         release_choices(find_selections(found.runs, None))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -121,12 +122,11 @@ def _sweep(launch: Callable[[], None], folder: Path, args: Sequence[str]) -> Non
         raise
     states = print_sweep(folder, wide_console())
     failed = [state for state in states if state.state != "done"]
-    if failure is None or (isinstance(failure, DivergedError) and len(failed) < len(states)):
-        return
-    if not failed:
+    if failed and (failure is not None or len(failed) == len(states)):
+        named = "; ".join(f"{state.folder}: {state.reason or state.state}" for state in failed)
+        raise FedprivError(f"{len(failed)} of {len(states)} runs failed: {named}") from failure
+    if failure is not None:
         raise failure
-    named = "; ".join(f"{state.folder}: {state.reason or state.state}" for state in failed)
-    raise FedprivError(f"{len(failed)} of {len(states)} runs failed: {named}") from failure
 
 
 def start_hydra(args: list[str]) -> None:
@@ -144,7 +144,8 @@ def start_hydra(args: list[str]) -> None:
 
 def _job(config: DictConfig) -> float:
     """One run of a sweep that a plug-in of Hydra starts, with one line at its end. Returns its last
-    main metric, for sweepers that search; NaN where it tells none."""
+    main metric, for sweepers that search: -inf for a run that diverges, NaN where it tells none.
+    """
     running = HydraConfig.get()
     folder = Path(running.runtime.output_dir)
     settings = OmegaConf.to_yaml(config, resolve=True)
@@ -156,6 +157,8 @@ def _job(config: DictConfig) -> float:
             run_or_resume(build(config), settings, folder, words=words, quiet=True)
     except Exception as error:
         say(run_line(name, folder, words, str(error)), file=sys.stderr, flush=True)
+        if isinstance(error, DivergedError):
+            return -math.inf
         raise
     if not config.quiet:
         say(run_line(name, folder, words, None), file=sys.stderr, flush=True)

@@ -129,8 +129,8 @@ class SideBySide:
         quiet: print nothing.
         sweep: folder of the sweep, to name it; None: the one that holds the first run's.
 
-        Raises FedprivError at the end when runs have failed, DivergedError when they have diverged
-        and no other has failed. A defect is raised unchanged.
+        Raises FedprivError at the end when runs have failed; a defect is raised unchanged. A run
+        that diverges is a result: only its `failure` tells it.
         """
         sweep = sweep or jobs[0].folder.parent
         rounds = [job.experiment.options.rounds for job in jobs]
@@ -158,11 +158,9 @@ class SideBySide:
         for job in failed:
             if job.failure is not None and not isinstance(job.failure, FedprivError):
                 raise job.failure
-        if failed:
+        if any(not isinstance(job.failure, DivergedError) for job in failed):
             named = "; ".join(f"{job.folder}: {job.failure}" for job in failed[:5])
-            diverged = all(isinstance(job.failure, DivergedError) for job in failed)
-            error = DivergedError if diverged else FedprivError
-            raise error(f"{len(failed)} of {len(jobs)} runs failed: {named}")
+            raise FedprivError(f"{len(failed)} of {len(jobs)} runs failed: {named}")
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +21,6 @@ from fedpriv.papers.ledger.entries import Replication, by_key, combinations
 from fedpriv.papers.ledger.results import AUTHORS, COLUMNS, DECIDING, TUNING, chosen
 from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.reports.finished_runs import Run, read_run, sweep_order
-from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import CommandLine, compose_jobs
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
@@ -202,8 +200,7 @@ class _Method:
                 job.experiment = replace(job.experiment, data=held_out)
         jobs.sort(key=lambda job: job.experiment.options.seed)
         if jobs:
-            with suppress(DivergedError):
-                SideBySide(AT_ONCE).launch(jobs, quiet=True)
+            SideBySide(AT_ONCE).launch(jobs, quiet=True)
         return [_finished(folder) for folder in folders]
 
 
