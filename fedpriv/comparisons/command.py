@@ -13,6 +13,7 @@ from pathlib import Path
 from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.table import FORMATS, ComparisonTable
 from fedpriv.comparisons.trials import calibrated, chosen_and_reported
+from fedpriv.errors import FedprivError
 from fedpriv.runs.folder import require_writable
 from fedpriv.settings.compose import one_line_errors
 from fedpriv.util.consoles import wide_console
@@ -43,12 +44,15 @@ def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
     quiet: print nothing.
 
     Raises FedprivError before the first run for settings that are wrong or cannot be calibrated; at
-    the end for reported runs that failed.
+    the end for reported runs that failed, unless they diverged and a private method is left.
     """
     solved = calibrated(request)
-    choices, runs = chosen_and_reported(request, quiet=quiet)
+    choices, runs, failed = chosen_and_reported(request, quiet=quiet)
     own = {name: solved.get((name, choice.setting)) for name, choice in choices.items()}
-    return ComparisonTable.of(request, runs, choices, own)
+    if not any(own[name] for name in runs):
+        named = "; ".join(f"{name}: {why}" for name, why in failed.items())
+        raise FedprivError(f"no private method is left to compare: {named}")
+    return ComparisonTable.of(request, runs, choices, own, failed)
 
 
 def write(table: ComparisonTable) -> Sequence[Path]:

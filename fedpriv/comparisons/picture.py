@@ -101,6 +101,7 @@ def _notes(table: ComparisonTable) -> list[str]:
             f"marks: paired t-test against {table.reference_label} with Holm's correction, "
             "n.s.: no significant difference, * p < 0.05, ** p < 0.01, *** p < 0.001"
         )
+    notes += [f"{name} failed: {why}" for name, why in table.failed.items()]
     if table.report.simulated:
         notes.append(
             "simulation: noise is seeded, epsilons are those of the same run with real noise"

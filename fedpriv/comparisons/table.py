@@ -22,6 +22,7 @@ from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 """Corrected p-values below these are marked."""
+FAILED = "failed"
 EQUAL = 1e-3
 """Certified epsilons that differ relatively by more are named."""
 
@@ -84,12 +85,15 @@ class ComparisonTable(NotedTable):
     reference: name of the method that the marks compare with: the best private one, unless one was
         named.
     report: the tests of all pairs, and what the numbers rest on.
+    failed: name of each method without a line: why its runs failed. A mean over the others would
+        flatter it.
     """
 
     request: Request
     lines: Sequence[Line]
     reference: str
     report: Report
+    failed: Mapping[str, str]
 
     @staticmethod
     def of(
@@ -97,6 +101,7 @@ class ComparisonTable(NotedTable):
         runs: Mapping[str, Sequence[Run]],
         choices: Mapping[str, Choice],
         solved: Mapping[str, SolvedTarget | None],
+        failed: Mapping[str, str],
     ) -> ComparisonTable:
         """The table of finished runs, by the method's name. Raises ConfigError for a metric that
         they do not have."""
@@ -111,8 +116,9 @@ class ComparisonTable(NotedTable):
             return math.inf if math.isnan(mean) else mean if lower else -mean
 
         order = sorted(runs, key=rank)
-        reference = request.against or next(name for name in order if solved[name])
-        against = labels[reference] if request.against else None
+        named = [name for name in order if name == request.against]
+        reference = next(name for name in named or order if named or solved[name])
+        against = labels[reference] if named else None
         tests = compare_groups(groups, metric, against)
         lines = [
             Line(
@@ -134,7 +140,7 @@ class ComparisonTable(NotedTable):
             sorted({run.status.delta for run in everything}),
             any(run.status.randomness == "simulation" for run in everything),
         )
-        return ComparisonTable(request, lines, reference, report)
+        return ComparisonTable(request, lines, reference, report, failed)
 
     @property
     def metric(self) -> str:
@@ -150,7 +156,12 @@ class ComparisonTable(NotedTable):
 
     def frame(self) -> pd.DataFrame:
         """A row for each method with unrounded numbers."""
-        return pd.DataFrame([self._row(line) for line in self.lines])
+        rows = [self._row(line) for line in self.lines]
+        for one in self.request.methods:
+            if one.name in self.failed:
+                about = {"method": one.name, "name": one.name, "tried": len(one.grid)}
+                rows.append(about | {"metric": self.metric, "label": FAILED, "n": 0})
+        return pd.DataFrame(rows)
 
     def _row(self, line: Line) -> dict[str, Any]:
         one = line.summary
@@ -189,7 +200,8 @@ class ComparisonTable(NotedTable):
                 "corrected p": _number(line.holm, ".3g") + stars(line.holm),
             }
             rows.append(row)
-        return pd.DataFrame(rows)
+        rows += [{"method": name, self.metric: FAILED, "n": "0"} for name in self.failed]
+        return pd.DataFrame(rows).fillna("")
 
     def notes(self) -> list[str]:
         """What was compared, how, and what the numbers rest on."""
@@ -213,6 +225,7 @@ class ComparisonTable(NotedTable):
             f"WARNING: {line.label} certifies {line.summary.certified:.4f}, not {epsilon:g}"
             for line in off
         ]
+        notes += [f"WARNING: {name} has no mean: {why}" for name, why in self.failed.items()]
         notes += self._tuning_notes()
         if self.report.comparisons:
             levels = ", ".join(f"{mark} p < {level:g}" for level, mark in reversed(STARS))
@@ -247,6 +260,8 @@ class ComparisonTable(NotedTable):
         columns = ["method", *(["setting"] if self.tuned else []), self.metric, "noise", "epsilon"]
         head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, tex(name)) for name in columns)
         body = "".join(self._latex_row(line) for line in self.lines)
+        blank = " & " if self.tuned else ""
+        body += "".join(f"{tex(name)} & {blank}{FAILED} & & \\\\\n" for name in self.failed)
         levels = ", ".join(f"{mark} $p < {level:g}$" for level, mark in reversed(STARS))
         about = f"{levels} against {tex(self.reference_label)} (paired $t$-test, Holm)"
         foot = rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {about}}} \\" + "\n"
@@ -280,6 +295,7 @@ class ComparisonTable(NotedTable):
             "reference": self.reference_label,
             "test": TEST,
             "methods": [self._record(line) for line in self.lines],
+            "failed": dict(self.failed),
             "tests": [
                 {
                     "one": pair.one.name,
@@ -317,10 +333,11 @@ FORMATS: dict[str, Callable[[ComparisonTable], str]] = {
 
 
 def _labels(own: Mapping[str, str]) -> dict[str, str]:
-    """Name of each method: its label, with the name if several methods share the label."""
+    """Name of each method: its label, with the name if that names more than the algorithm, or if
+    several methods share the label."""
     shared = list(own.values())
     return {
-        name: label if shared.count(label) == 1 else f"{label} ({name})"
+        name: f"{label} ({name})" if "=" in name or shared.count(label) > 1 else label
         for name, label in own.items()
     }
 

@@ -20,6 +20,8 @@ from fedpriv.settings.compose import CommandLine, each_job
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
+NO_CHOICE = "every setting of its grid has a run that failed"
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -56,13 +58,14 @@ def tuning_trials(request: Request) -> list[Trial]:
 
 
 def reported_trials(request: Request, chosen: dict[str, tuple[str, ...]]) -> list[Trial]:
-    """A run for each method and reported seed.
+    """A run for each method that has a setting, and each reported seed.
 
-    chosen: name of each method: its setting.
+    chosen: name of a method: its setting.
     """
     return [
         Trial(one, chosen[one.name], seed, tunes=False)
         for one in request.methods
+        if one.name in chosen
         for seed in request.seeds
     ]
 
@@ -198,8 +201,8 @@ def promise(solved: SolvedTarget) -> str:
 
 def finished(request: Request, trials: Sequence[Trial], *, quiet: bool) -> Iterator[Run | None]:
     """Run the trials side by side; then each trial's run, or None if it failed. Runs that the
-    folder has finished are not repeated. Raises FedprivError when all fail, or when a reported one
-    fails."""
+    folder has finished are not repeated. Raises FedprivError when a reported one fails for another
+    reason than divergence, and when all that tune do."""
     made = jobs(request, trials)
     try:
         SideBySide(request.at_once).launch(made, quiet=quiet, sweep=request.folder)
@@ -238,7 +241,7 @@ def choose(
     runs: of the trials; None for a failed one, whose setting is left out.
     metric: None: the data set's main metric.
 
-    Raises FedprivError for a method of which every setting has a failed run.
+    A method of which every setting has a failed run has none.
     """
     found = {}
     for method in methods:
@@ -256,26 +259,31 @@ def choose(
                 require(own_metric in known, "--metric", own_metric, f"one of {', '.join(known)}")
                 means[setting] = float(np.mean([run.final(own_metric) for run in done]))
         best = best_by(own_metric, list(means), means.values())
-        if best is None:
-            raise FedprivError(f"{method.name}: every setting of its grid has a run that failed")
-        tried = len(means)
-        found[method.name] = Choice(best, tried, len(method.grid) - tried, means[best])
+        if best is not None:
+            tried = len(means)
+            found[method.name] = Choice(best, tried, len(method.grid) - tried, means[best])
     return found
 
 
 def chosen_and_reported(
     request: Request, *, quiet: bool = False
-) -> tuple[dict[str, Choice], dict[str, list[Run]]]:
-    """Choose the setting of each method and run it with the reported seeds; both by name.
+) -> tuple[dict[str, Choice], dict[str, list[Run]], dict[str, str]]:
+    """Choose the setting of each method and run it with the reported seeds.
 
-    Raises FedprivError like `choose` and `finished`.
+    Returns, by name, the choices; the runs of the methods that are done with every seed; and why
+    the other methods are not. Raises FedprivError like `choose` and `finished`.
     """
     tuning = tuning_trials(request)
     tried = list(finished(request, tuning, quiet=quiet)) if tuning else []
     choices = choose(request.methods, tuning, tried, request.metric)
     reported = reported_trials(request, {name: own.setting for name, own in choices.items()})
     runs: dict[str, list[Run]] = {name: [] for name in choices}
+    lost: dict[str, list[str]] = {}
     for trial, run in zip(reported, finished(request, reported, quiet=quiet)):
-        if run is not None:
+        if run is None:
+            lost.setdefault(trial.method.name, []).append(str(trial.seed))
+        else:
             runs[trial.method.name].append(run)
-    return choices, runs
+    failed = {one.name: NO_CHOICE for one in request.methods if one.name not in choices}
+    failed |= {name: f"diverged with seed {', '.join(seeds)}" for name, seeds in lost.items()}
+    return choices, {name: own for name, own in runs.items() if name not in lost}, failed

@@ -17,7 +17,7 @@ from fedpriv.aggregation.epsilon_target import noise_text
 from fedpriv.comparisons.command import compare
 from fedpriv.comparisons.picture import draw, mean_interval
 from fedpriv.comparisons.request import Method, Request
-from fedpriv.comparisons.trials import Choice, Trial, choose
+from fedpriv.comparisons.trials import NO_CHOICE, Choice, Trial, choose
 from fedpriv.errors import ConfigError, FedprivError
 from fedpriv.reports.finished_runs import read_run
 
@@ -286,7 +286,7 @@ def chosen(folder, values, metric):
         if value is not None:
             fake_run(folder / str(place), "ULDP-AVG", [0.1, value], (1.0, None))
         runs.append(None if value is None else read_run(folder / str(place)))
-    return choose([method], trials, runs, metric)["uldp_avg"]
+    return choose([method], trials, runs, metric).get("uldp_avg")
 
 
 @pytest.mark.parametrize(
@@ -295,19 +295,51 @@ def chosen(folder, values, metric):
         ((0.5, 0.7, None), None, Choice(SETTINGS[1], 2, 1, 0.7)),
         ((0.5, 0.75, None), "loss", Choice(SETTINGS[1], 2, 1, 0.25)),
         ((None, None, 0.2), None, Choice(SETTINGS[2], 1, 2, 0.2)),
+        ((None,) * 3, None, None),
     ],
 )
 def test_a_setting_of_which_a_run_failed_is_not_chosen(tmp_path, values, metric, best):
     assert chosen(tmp_path, values, metric) == best
 
 
+def test_an_unknown_metric_is_refused(tmp_path):
+    with pytest.raises(FedprivError, match="--metric=acuracy: one of loss, accuracy"):
+        chosen(tmp_path, (0.5, 0.7, 0.6), "acuracy")
+
+
+FAR = "algo.global_lr=1e60"
+
+
 @pytest.mark.parametrize(
-    ("values", "metric", "why"),
+    ("words", "failed"),
     [
-        ((None,) * 3, None, "uldp_avg: every setting of its grid has a run that failed"),
-        ((0.5, 0.7, 0.6), "acuracy", "--metric=acuracy: one of loss, accuracy"),
+        (
+            ("algo=uldp_avg", "algo.global_lr=1,1e60", "--against=algo.global_lr=1e+60"),
+            {"algo.global_lr=1e+60": "diverged with seed 0, 1"},
+        ),
+        (
+            ("algo=uldp_avg,uldp_sgd", "--tune", f"uldp_sgd:{FAR},1e61", "--tuning-seeds=9"),
+            {"uldp_sgd": NO_CHOICE},
+        ),
     ],
+    ids=["reported", "tuned"],
 )
-def test_what_cannot_be_chosen_by_is_one_line(tmp_path, values, metric, why):
-    with pytest.raises(FedprivError, match=why):
-        chosen(tmp_path, values, metric)
+def test_a_method_that_diverges_is_marked_beside_the_others(words, failed, tmp_path):
+    done = success(
+        "compare", *words, "epsilon=2", "seed=0..1", *SMALL, "--folder=out", cwd=tmp_path
+    )
+    found = result(tmp_path / "out")
+    assert found["failed"] == failed
+    assert [one["n"] for one in found["methods"]] == [2]
+    for name, why in failed.items():
+        assert f"WARNING: {name} has no mean: {why}" in done.stdout
+        assert re.search(rf"│ {re.escape(name)} +│ failed +│ 0 │", done.stdout)
+        for suffix, cell in (("csv", "failed"), ("md", "failed"), ("tex", "& failed &")):
+            assert cell in (tmp_path / "out" / f"comparison.{suffix}").read_text()
+
+
+def test_a_comparison_without_a_method_that_is_done_fails(tmp_path):
+    why = "no private method is left to compare: uldp_avg: diverged with seed 0, 1; uldp_sgd:"
+    done = run(*TWO, FAR, "seed=0..1", "--folder=out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert why in done.stderr

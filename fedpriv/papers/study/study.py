@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,13 @@ from fedpriv.accountants.events import RELEASED_MODEL, SERVER
 from fedpriv.comparisons.request import Method as Compared
 from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.trials import Trial, finished, jobs, reported_trials
+from fedpriv.errors import FedprivError
 from fedpriv.papers.ledger.validation import with_validation_records
 from fedpriv.papers.study.methods import METHODS, Method
 from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.table import table_of, write
 from fedpriv.reports.finished_runs import Run, read_run
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
-from fedpriv.runtime import DivergedError
 from fedpriv.settings.compose import one_experiment
 from fedpriv.settings.experiment import Experiment
 from fedpriv.sweeps.side_by_side import SideBySide
@@ -114,12 +113,12 @@ def study(
     best = {one: min(tried[one], key=tried[one].__getitem__) for one in settings}
     chosen = {one.compared.name: one.method.rate(best[one], one.silos) for one in settings}
     reported = reported_trials(request, chosen)
+    ended = []
     runs = finished(request, reported, quiet=False)
-    ended = [
-        (trial.method, job.experiment, run)
-        for trial, job, run in zip(reported, jobs(request, reported), runs)
-        if run
-    ]
+    for trial, job, run in zip(reported, jobs(request, reported), runs):
+        if run is None:  # a mean over the others would flatter the method
+            raise FedprivError(f"{trial.method.name} diverges with seed {trial.seed}")
+        ended.append((trial.method, job.experiment, run))
     return table_of(
         [
             summarise(
@@ -167,8 +166,7 @@ def validation_errors(request: Request, trials: Sequence[Trial]) -> np.ndarray:
     for job in made:
         data = with_validation_records(job.experiment.data)
         job.experiment = replace(job.experiment, data=data)
-    with suppress(DivergedError):
-        SideBySide(request.at_once).launch(made, sweep=request.folder)
+    SideBySide(request.at_once).launch(made, sweep=request.folder)
     runs = (None if job.failure is not None else read_run(job.folder) for job in made)
     return np.array([math.inf if run is None else error_of(run) for run in runs])
 
