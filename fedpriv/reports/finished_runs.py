@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,8 +79,14 @@ def sweep_order(folder: Path) -> tuple[int, int, str]:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """The folders of all runs at or below `root`, in their order."""
-    return sorted((file.parent for file in root.rglob(STATUS)), key=sweep_order)
+    """The folders of all runs at or below `root`, in their order. What is below a run, such as its
+    evaluations, is a part of it."""
+    found = []
+    for place, below, files in os.walk(root):
+        if STATUS in files:
+            found.append(Path(place))
+            below.clear()
+    return sorted(found, key=sweep_order)
 
 
 def print_to_stderr(text: str) -> None:
@@ -97,8 +104,7 @@ def find_runs(roots: list[Path], warn: Callable[[str], None] = print_to_stderr) 
     runs: dict[Path, Run] = {}
     for root in roots:
         found = False
-        for status_file in sorted(root.rglob(STATUS)):
-            folder = status_file.parent
+        for folder in sorted(run_folders(root)):
             resolved = folder.resolve()
             if resolved not in runs and (run := read_run(folder, warn)):
                 runs[resolved] = run
@@ -119,8 +125,7 @@ def read_run(folder: Path, warn: Callable[[str], None] = print_to_stderr) -> Run
             warn(f"left out: {folder} ({status.state})")
             return None
         if (folder / STATISTICS).exists():
-            if not (folder.parent / STATUS).exists():  # else it is a part of the run above
-                warn(f"left out: {folder} (an analysis)")
+            warn(f"left out: {folder} (an analysis)")
             return None
         run = _read(folder, status, _table(folder / "metrics.csv"))
         if run.config.get("evaluation") == "none":  # no metric is told

@@ -1,9 +1,11 @@
 import pytest
 from fake_runs import fake_run
+from rich.console import Console
 
 from fedpriv.errors import FedprivError
 from fedpriv.reports.finished_runs import find_runs
 from fedpriv.reports.groups import group_runs, settings
+from fedpriv.reports.sweep_states import print_sweep
 
 VALUES, EPSILON = [0.1, 0.4, 0.8], (1.0, 2.0)
 
@@ -41,6 +43,17 @@ def test_five_and_five_point_zero_are_one_setting():
     assert (
         settings({"algo": {"noise": 5.0}}) == settings({"algo": {"noise": 5}}) == {"algo.noise": 5}
     )
+
+
+def test_what_is_below_a_run_is_a_part_of_it(tmp_path):
+    fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
+    fake_run(tmp_path / "0" / "stopping", "EVALUATION", VALUES, EPSILON, state="failed")
+    said = []
+    assert [run.folder for run in find_runs([tmp_path], said.append)] == [tmp_path / "0"]
+    assert [state.folder for state in print_sweep(tmp_path, Console(quiet=True))] == [
+        tmp_path / "0"
+    ]
+    assert not said
 
 
 def test_the_same_run_twice_is_refused_unless_it_is_the_same_folder(tmp_path):

@@ -27,6 +27,7 @@ from fedpriv.reports.finished_runs import run_folders as all_runs
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import curve_of
 from fedpriv.runs.status import STATUS
+from fedpriv.runs.stopping import STOPPING
 
 SCHEMA = "fedpriv-report/1"
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
@@ -80,13 +81,15 @@ def contents(
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The folder of a run, or those of all runs at or below a sweep's folder, in their order.
-    Raises FedprivError if there is none, or if there are too many for one page."""
+    """The folder of a run, or those of all runs at or below a sweep's folder and of their private
+    evaluations, in their order. Raises FedprivError if there is none, or if there are too many for
+    one page."""
     if not folder.is_dir():
         raise FedprivError(f"{folder}: there is no such folder")
     if (folder / STATUS).exists():
         return [folder]
-    found = all_runs(folder)
+    places = (place for run in all_runs(folder) for place in (run, run / STOPPING))
+    found = [place for place in places if (place / STATUS).exists()]
     if not found:
         raise FedprivError(f"{folder}: no run at or below it (a run has a status.json)")
     if len(found) > MOST_RUNS:
