@@ -109,7 +109,7 @@ class Planner:
             name: self._parameters(name, mechanism, federation, aggregation)
             for name, mechanism in mechanisms.items()
         }
-        trust = complete(aggregation)
+        trust = complete(aggregation, federation.n_silos)
         plan = Plan(
             federation,
             query_parameters,
@@ -166,14 +166,19 @@ def _hardly_rounded(parameters: QueryParameters, size: int) -> bool:
 
 OWN_NOISE = "a silo knows its own noise share, and the aggregation declares that it knows none"
 """Why nothing is certified against a silo without an own share."""
+ALONE = "one silo holds all records: nothing is hidden from it"
 
 
-def complete(aggregation: Aggregation) -> ThreatModel:
+def complete(aggregation: Aggregation, n_silos: int) -> ThreatModel:
     """The aggregation's threat model with every observer of a run. Nothing is certified against one
     that the aggregation leaves out, or that is declared to know less than it must. A server that
-    cheats is an observer of its own."""
+    cheats is an observer of its own. A silo observes the records of other silos, if there are any.
+    """
     model = aggregation.threat_model()
     honest = (*map(_corrected, model.observers), *_left_out(aggregation, model))
+    if n_silos == 1:
+        honest = tuple(one for one in honest if one.name != SILO)
+        model = replace(model, assumptions=(*model.assumptions, ALONE))
     cheating = (
         replace(one, name=CHEATING_SERVER, cheats=True) for one in honest if one.name == SERVER
     )

@@ -8,7 +8,7 @@ import pytest
 from fedpriv.accountants.events import CHEATING_SERVER, ENFORCED, OBSERVERS
 from fedpriv.aggregation.masked import Masked
 from fedpriv.aggregation.plain import Plain
-from fedpriv.aggregation.planner import OWN_NOISE, complete
+from fedpriv.aggregation.planner import ALONE, OWN_NOISE, complete
 from fedpriv.aggregation.shuffle import Shuffle
 from fedpriv.rounds.plan import Observer
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
@@ -57,13 +57,20 @@ def test_a_helper_is_an_observer():
             model = super().threat_model()
             return replace(model, observers=model.observers[:-1])
 
-    names = [observer.name for observer in complete(Shuffle()).observers]
-    assert [observer.name for observer in complete(Silent()).observers] == names
-    [*_, told, cheating] = complete(Shuffle()).observers
-    [*_, silent, _] = complete(Silent()).observers
+    names = [observer.name for observer in complete(Shuffle(), 2).observers]
+    assert [observer.name for observer in complete(Silent(), 2).observers] == names
+    [*_, told, cheating] = complete(Shuffle(), 2).observers
+    [*_, silent, _] = complete(Silent(), 2).observers
     assert not told.why_uncertified
     assert "shuffler" in silent.why_uncertified
     assert (cheating.name, cheating.cheats) == (CHEATING_SERVER, True)
+
+
+def test_a_silo_without_others_is_no_observer():
+    alone, both = (rows(Plain(), f"allocator.n_silos={number}") for number in (1, 2))
+    assert both.keys() - alone.keys() == {"silo"}
+    assert all(ALONE in row.assumptions for row in alone.values())
+    assert not any(ALONE in row.assumptions for row in both.values())
 
 
 def test_a_silo_knows_its_own_noise():

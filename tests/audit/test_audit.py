@@ -31,7 +31,7 @@ def test_a_worst_canary_attains_most_of_a_certificate_and_never_more():
     assert 0.6 * row.certified < row.bound.audited <= row.certified
     assert row.assumed == "GDP"
     assert not any(row.alarm for row in rows.values())
-    assert rows["silo", "user"].certified == float("inf")  # the only silo knows all of the noise
+    assert ("silo", "user") not in rows  # the only silo holds all records
 
 
 def test_a_bound_that_adapts_leaves_most_of_a_certificate_attainable():

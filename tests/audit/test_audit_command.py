@@ -23,7 +23,7 @@ def test_table_and_file(tmp_path):
     assert "certified ┃ claimed ┃ audited" in done.stdout  # whole, in 80 columns
     assert "Table: here" in done.stdout
     table = pd.read_csv(tmp_path / "here" / "audit.csv")
-    assert set(table["observer"]) == {"server", "silo", "released model", "cheating server"}
+    assert set(table["observer"]) == {"server", "released model", "cheating server"}
     assert (table["audited"] <= table["certified"]).all()
     assert (table["true_positives"] <= table["positives"]).all()
     assert (table["positives"] > 0).all()
