@@ -6,9 +6,9 @@ metric against epsilon.
 
 Runs that differ only in their seed form one line. Left panel: mean and standard deviation (n - 1)
 of the metric over seeds. Right panel: epsilon on a log axis; claimed epsilons are dashed, certified
-ones solid. A method without any guarantee has no line there; the legend names it. Where runs of one
-method differ in more than their seed, the key that differs is the colour. With --x epsilon there is
-one panel. The numbers go to a CSV file beside the figure.
+ones solid. A method without any guarantee has no line there; the legend names it. A panel without a
+line is left out. Where runs of one method differ in more than their seed, the key that differs is
+the colour. With --x epsilon there is one panel. The numbers go to a CSV file beside the figure.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.errors import require
+from fedpriv.errors import FedprivError, require
 from fedpriv.reports import epsilon_curve
 from fedpriv.reports.arguments import report_parser
 from fedpriv.reports.canvas import (
     MARKERS,
     Axes,
-    Figure,
     FontProperties,
     Line2D,
     MaxNLocator,
@@ -59,8 +58,10 @@ PanelRow = tuple[str, list[Group]]
 EPSILON_LINES = {"certified": "-", "claimed": "--"}
 LEGEND_OFFSET = 28
 """Points from an axis down to its legend: tick labels and the axis label lie between."""
-WIDTH = 7.0
-"""Inches: two columns of a paper."""
+WIDTH = 3.5
+"""Inches of a panel: a column of a paper."""
+LETTERS = 65
+"""Letters of small text below a panel, in one line."""
 ROW_HEIGHT = 3.6
 """Inches, with at most `SHORT_LEGEND` legend entries."""
 ENTRY_HEIGHT = 0.14
@@ -113,6 +114,11 @@ class GroupCurves:
         every = max(1, len(self.curve) // 8)
         return {"color": self.color, "marker": self.marker, "ms": 3, "markevery": every, "lw": 1.2}
 
+    def finite(self, column: str) -> pd.Series | None:
+        """An epsilon by round; None where it does not exist or is not finite."""
+        values = self.curve[column].dropna()
+        return values if len(values) and np.isfinite(values).all() else None
+
     @property
     def table(self) -> pd.DataFrame:
         """Its numbers, with the digests of data and code."""
@@ -132,14 +138,15 @@ def draw(
     title: str = "",
     row_title: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> None:
-    """Draw both panels into `out`, with a colour for each setting; write the numbers beside it.
+    """Draw the panels into `out`, with a colour for each setting; write the numbers beside it.
 
     metric, observer, method: see `summarise`.
     title: of the figure.
     row_title: for a figure that knows its settings: from a run's configuration, the title of the
         row of panels that it belongs in, where methods have the colours.
 
-    Raises FedprivError for runs on several data sets, and for names that the runs do not have.
+    Raises FedprivError for runs on several data sets, for names that the runs do not have, and for
+    runs with neither a metric nor a finite epsilon.
     """
     groups = sorted(group_runs(runs), key=lambda group: _method_order(group.method))
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
@@ -149,26 +156,39 @@ def draw(
     names = line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     lines = []
-    for summary in summaries:
-        name = names[id(summary.group)]
-        number = looks[name]
-        look = {"color": f"C{number % 10}", "marker": MARKERS[number % len(MARKERS)]}
-        if looks_of_settings is not None:
-            look = looks_of_settings.line(summary.group)
-        curve = curves(summary, method)
-        lines.append(GroupCurves(name, summary, curve, look["color"], look["marker"]))
-    figure, axes = plt.subplots(len(rows), 2, layout="constrained", squeeze=False, sharey="col")
-    for (setting, members), (left, right) in zip(rows, axes):
+    for one in summaries:
+        name = names[id(one.group)]
+        look = (
+            _look(looks[name]) if looks_of_settings is None else looks_of_settings.line(one.group)
+        )
+        lines.append(GroupCurves(name, one, curves(one, method), look["color"], look["marker"]))
+    told = not all(group.untold for group in groups)
+    bounded = any(curve.finite(column) is not None for curve in lines for column in EPSILON_LINES)
+    if not told and not bounded:
+        raise FedprivError(f"{runs[0].folder}: neither a metric nor a finite epsilon to draw")
+    n_panels = told + bounded
+    shape = (len(rows), n_panels)
+    figure, axes = plt.subplots(*shape, layout="constrained", squeeze=False, sharey="col")
+    for (setting, members), panels in zip(rows, axes):
         here = [curve for curve in lines if any(curve.summary.group is one for one in members)]
-        _draw_utility(left, here)
-        _draw_epsilons(right, here, runs[0].status.delta)
+        if told:
+            _draw_utility(panels[0], here)
+            panels[0].set_title(setting or title or "utility on the test split", fontsize=8)
+        if bounded:
+            _draw_epsilons(panels[-1], here, runs[0].status.delta)
         if looks_of_settings is not None:
-            _legends_of_settings(left, right, looks_of_settings)
-        left.set_title(setting or title or "utility on the test split", fontsize=8)
-    if title and any(setting for setting, _ in rows):
+            _legends_of_settings(panels, looks_of_settings)
+    if title and (not told or any(setting for setting, _ in rows)):
         figure.suptitle(title, fontsize=9)
-    _finish(figure, summaries, out)
+    about = "; ".join(filter(None, _facts(summaries, told=told, bounded=bounded)))
+    figure.supxlabel("\n".join(wrap(about, LETTERS * n_panels)), fontsize=6)
+    figure.set_size_inches(WIDTH * n_panels, len(rows) * _height(figure.axes))
+    save(figure, out, dpi=200)
     write_curves(out, (one.table for one in lines))
+
+
+def _look(number: int) -> dict[str, Any]:
+    return {"color": f"C{number % 10}", "marker": MARKERS[number % len(MARKERS)]}
 
 
 def rows_by_title(
@@ -204,9 +224,6 @@ def _draw_utility(axis: Axes, curves: Sequence[GroupCurves]) -> None:
         label = f"{curve.name} ({n} seed{'s' * (n > 1)})"
         plot_band(axis, curve.curve.dropna(subset="mean"), label=label, **curve.line_style)
     _label_axes(axis, epsilon_curve.metric_name([curve.summary for curve in curves]))
-    if all(curve.summary.group.untold for curve in curves):
-        axis.set(xticks=[], yticks=[])
-        axis.text(0.5, 0.5, UNTOLD, fontsize=7, ha="center", transform=axis.transAxes)
     _legend_below(axis, *axis.get_legend_handles_labels(), ncol=2)
     axis.grid(alpha=0.3)
 
@@ -217,8 +234,8 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
     uncertified = []
     for curve in curves:
         for column in EPSILON_LINES:
-            values = curve.curve[column].dropna()
-            if len(values) and np.isfinite(values).all():
+            values = curve.finite(column)
+            if values is not None:
                 key = (column, values.to_numpy().round(9).tobytes())
                 lines.setdefault(key, ([], values))[0].append(curve)
             elif column == "certified":
@@ -241,16 +258,17 @@ def _draw_epsilons(axis: Axes, curves: Sequence[GroupCurves], delta: float) -> N
     axis.grid(alpha=0.3, which="both")
 
 
-def _legends_of_settings(left: Axes, right: Axes, looks: epsilon_curve.Looks) -> None:
-    """Colours and markers left; right the kinds of lines, and what has none."""
-    _legend_below(left, *looks.legend(), ncol=2)
-    legend = left.get_legend()
+def _legends_of_settings(panels: Sequence[Axes], looks: epsilon_curve.Looks) -> None:
+    """Colours and markers left; right, if there are two panels, the kinds of lines."""
+    _, names = panels[-1].get_legend_handles_labels()
+    _legend_below(panels[0], *looks.legend(), ncol=2)
+    legend = panels[0].get_legend()
     assert legend is not None
     legend.set_title(looks.about, prop=FontProperties(size=6.5))
-    _, names = right.get_legend_handles_labels()
-    kinds = dict.fromkeys(name.split(":")[0] for name in names)
-    shown = [Line2D([], [], color="0.3", ls=EPSILON_LINES[kind]) for kind in kinds]
-    _legend_below(right, shown, list(kinds), ncol=2)
+    if len(panels) > 1:
+        kinds = dict.fromkeys(name.split(":")[0] for name in names)
+        shown = [Line2D([], [], color="0.3", ls=EPSILON_LINES[kind]) for kind in kinds]
+        _legend_below(panels[-1], shown, list(kinds), ncol=2)
 
 
 def _label_axes(axis: Axes, y: str) -> None:
@@ -267,8 +285,15 @@ def _legend_below(axis: Axes, handles: Sequence[Any], names: Sequence[str], ncol
     axis.legend(handles, names, ncol=ncol, bbox_transform=axis.transAxes + below, **look)
 
 
-def _finish(figure: Figure, summaries: Sequence[GroupSummary], out: Path) -> None:
-    """Add the facts below the panels, set the size, and save."""
+def _height(panels: Sequence[Axes]) -> float:
+    """Inches of a row, with room for the longest legend."""
+    legends = filter(None, (axis.get_legend() for axis in panels))
+    longest = max(len(legend.get_texts()) for legend in legends)
+    return ROW_HEIGHT + ENTRY_HEIGHT * max(0, longest - SHORT_LEGEND)
+
+
+def _facts(summaries: Sequence[GroupSummary], *, told: bool, bounded: bool) -> list[str]:
+    """What was run, for the line below the panels."""
     runs = [run for summary in summaries for run in summary.group.runs]
     epochs = {run.config.get("algo", {}).get("local_epochs") for run in runs} - {None}
     facts = [
@@ -278,16 +303,13 @@ def _finish(figure: Figure, summaries: Sequence[GroupSummary], out: Path) -> Non
         ", ".join(dict.fromkeys(f"unit {one.unit}, {one.adjacency}" for one in summaries)),
         *sorted({_naive_noise(run) for run in runs if run.status.label == NAIVE}),
     ]
-    if any(run.status.randomness == "simulation" for run in runs):
+    if not bounded:
+        facts.append("no epsilon is finite")
+    elif any(run.status.randomness == "simulation" for run in runs):
         facts.append(
             "simulation: noise is seeded, the epsilons are those of the same run with real noise"
         )
-    longest = max(len(legend.get_texts()) for axis in figure.axes if (legend := axis.get_legend()))
-    rows = len(figure.axes) // 2
-    height = ROW_HEIGHT + ENTRY_HEIGHT * max(0, longest - SHORT_LEGEND)
-    figure.set_size_inches(WIDTH, rows * height)
-    figure.supxlabel("\n".join(wrap("; ".join(filter(None, facts)), 130)), fontsize=6)
-    save(figure, out, dpi=200)
+    return facts if told else [*facts, UNTOLD]
 
 
 def _naive_noise(run: Run) -> str:

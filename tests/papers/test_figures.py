@@ -9,6 +9,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.papers.uldp_fl import group_privacy
 from fedpriv.reports import epsilon_curve, privacy_utility
 from fedpriv.reports.finished_runs import find_runs
+from fedpriv.reports.summary import UNTOLD
 
 
 @pytest.fixture
@@ -46,6 +47,34 @@ def test_privacy_utility_draws_one_line_for_equal_epsilons(sweep, tmp_path, figu
     ]
     styles = {line.get_label().split(":")[0]: line.get_linestyle() for line in right.lines}
     assert styles == {"certified": "-", "claimed": "--"}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "evaluation", "shown", "says"),
+    [
+        ((1.0, 2.0), "exact", ["accuracy", "epsilon"], "unit user, add/remove; simulation"),
+        ((float("inf"), 2.0), "exact", ["accuracy", "epsilon"], "unit user, add/remove"),
+        ((float("inf"), None), "exact", ["accuracy"], "no epsilon is finite"),
+        ((1.0, 2.0), "none", ["epsilon"], UNTOLD),
+    ],
+)
+def test_a_panel_without_a_line_is_left_out(epsilon, evaluation, shown, says, tmp_path, figures):
+    fake_run(tmp_path / "0", "ULDP-AVG", [0.1, 0.4], epsilon)
+    with open(tmp_path / "0" / "config.yaml", "a") as file:
+        file.write(f"evaluation: {evaluation}\n")
+    privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    [figure] = figures
+    assert [axis.get_ylabel().split()[0] for axis in figure.axes] == shown
+    assert all(axis.lines for axis in figure.axes)
+    assert says in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_runs_without_a_line_are_refused(tmp_path):
+    fake_run(tmp_path / "0", "FedAvg", [0.1, 0.4], (float("inf"), None))
+    with open(tmp_path / "0" / "config.yaml", "a") as file:
+        file.write("evaluation: none\n")
+    with pytest.raises(FedprivError, match="neither a metric nor a finite epsilon to draw"):
+        privacy_utility.draw(find_runs([tmp_path]), tmp_path / "figure.png")
 
 
 def test_settings_of_one_method_are_no_seeds(tmp_path, figures):
