@@ -83,9 +83,10 @@ def _forecast(config: DictConfig, line: CommandLine, jobs: int) -> EpsilonForeca
 
 def _tested(exp: Experiment, stored: Mapping[str, Any]) -> list[EpsilonRow]:
     """What `stop` costs test persons."""
-    evaluation = planned_evaluation(exp, stored)
-    rows = [] if evaluation is None else EpsilonForecast.of(evaluation.experiment).last
-    return [replace(row, unit=TEST_PERSON) for row in rows]
+    if exp.options.stop.target is None:
+        return []
+    evaluation = planned_evaluation(exp, stored).experiment
+    return [replace(row, unit=TEST_PERSON) for row in EpsilonForecast.of(evaluation).last]
 
 
 def _show(console: Console, cost: EpsilonForecast) -> None:

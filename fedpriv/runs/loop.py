@@ -46,12 +46,12 @@ def train(
     """Run an experiment into folder `path`, or resume it from its last checkpoint. The rest is as
     for `training`."""
     run = training(experiment, config_yaml, path, resume, **rest)
-    stored: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
-    asked = planned_evaluation(experiment, stored)
-    if asked is None:
+    if experiment.options.stop.target is None:
         for _ in run:
             pass
     else:
+        stored: Any = OmegaConf.to_container(OmegaConf.create(config_yaml))
+        asked = planned_evaluation(experiment, stored)
         folder = path / STOPPING
         # A training that has begun a round has begun its evaluations: what they cost is there.
         again = resume and ((folder / CONFIG).exists() or attempts(path).total() > 0)

@@ -96,15 +96,13 @@ class RunEvaluation:
         return OmegaConf.to_yaml(OmegaConf.create(self.config))
 
 
-def planned_evaluation(exp: Experiment, stored: Mapping[str, Any]) -> RunEvaluation | None:
-    """The evaluations beside a training that `stop.target` asks for, one a round; None: it asks for
-    none. Raises ConfigError for settings that do not fit together.
+def planned_evaluation(exp: Experiment, stored: Mapping[str, Any]) -> RunEvaluation:
+    """The evaluations beside a training that `stop.target` asks for, one a round. Raises
+    ConfigError for settings that do not fit together.
 
     stored: the training's resolved configuration.
     """
     options, stop, accountant = exp.options, exp.options.stop, exp.accountant
-    if stop.target is None:
-        return None
     allowed = "null: early stopping costs all planned rounds; accountant.target bounds them"
     require(accountant.budget is None, "accountant.budget", accountant.budget, allowed)
     allowed = "none, since stop.target evaluates privately"
@@ -154,7 +152,8 @@ def _model_of(run: Path | None, trained: Experiment) -> dict[str, Any]:
     classes = {"classes": classes_of(trained.data)}
     first = trained.algo.queries(1, trained.planner.draft(trained.federation), charged=False)
     one = trained.algo.releases_model and any(query.size for query in first)
-    require(one, "run", run, "a run that releases one model, not one of each silo, or statistics")
+    key, value = ("algo", type(trained.algo).__name__) if run is None else ("run", str(run))
+    require(one, key, value, "a run that releases one model, not one of each silo, or statistics")
     if run is None:
         return classes
     file = (run / WEIGHTS).absolute()

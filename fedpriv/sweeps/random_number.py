@@ -101,8 +101,11 @@ class RandomNumber:
                 value = getattr(exp.options, key)
                 allowed = f"the same for all settings ({' '.join(words)})"
                 require(value == getattr(first, key), key, value, allowed)
-        planned = map(planned_evaluation, experiments, configs)
-        evaluations = [one.experiment for one in planned if one is not None]
+        evaluations = [
+            planned_evaluation(exp, config).experiment
+            for exp, config in zip(experiments, configs)
+            if exp.options.stop.target is not None
+        ]
         _require(len(evaluations) in (0, len(settings)), "stop.target in all settings or in none")
         asked = Asked(
             self.mean,
