@@ -79,14 +79,14 @@ def sweep_order(folder: Path) -> tuple[int, int, str]:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """The folders of all runs at or below `root`, in their order. What is below a run, such as its
-    evaluations, is a part of it."""
+    """The folders of all runs at or below `root`: sweep by sweep, in the order of jobs. What is
+    below a run, such as its evaluations, is a part of it."""
     found = []
     for place, below, files in os.walk(root):
         if STATUS in files:
             found.append(Path(place))
             below.clear()
-    return sorted(found, key=sweep_order)
+    return sorted(found, key=lambda folder: (folder.parent, sweep_order(folder)))
 
 
 def print_to_stderr(text: str) -> None:
@@ -103,13 +103,11 @@ def find_runs(roots: list[Path], warn: Callable[[str], None] = print_to_stderr) 
     """
     runs: dict[Path, Run] = {}
     for root in roots:
-        found = False
-        for folder in sorted(run_folders(root)):
-            resolved = folder.resolve()
+        below = {folder.resolve(): folder for folder in run_folders(root)}
+        for resolved, folder in below.items():
             if resolved not in runs and (run := read_run(folder, warn)):
                 runs[resolved] = run
-            found = found or resolved in runs
-        if not found:
+        if not below.keys() & runs.keys():
             raise FedprivError(f"no finished run at or below {root}")
     return list(runs.values())
 

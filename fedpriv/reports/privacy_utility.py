@@ -38,7 +38,7 @@ from fedpriv.reports.canvas import (
     save,
     supports_suffix,
 )
-from fedpriv.reports.finished_runs import Run, find_runs, sweep_order
+from fedpriv.reports.finished_runs import Run, find_runs
 from fedpriv.reports.groups import Group, group_runs
 from fedpriv.reports.summary import (
     UNTOLD,
@@ -152,7 +152,7 @@ def draw(
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
     settings = row_title is None and any(group.settings for group in groups)
     looks_of_settings = epsilon_curve.Looks.of(groups) if settings else None
-    rows = [("", groups)] if row_title is None else rows_by_title(groups, row_title)
+    rows = [("", groups)] if row_title is None else rows_by_title(runs, groups, row_title)
     names = line_names(rows)
     looks = {name: number for number, name in enumerate(dict.fromkeys(names.values()))}
     lines = []
@@ -192,18 +192,13 @@ def _look(number: int) -> dict[str, Any]:
 
 
 def rows_by_title(
-    groups: Sequence[Group], row_title: Callable[[Mapping[str, Any]], str]
+    runs: Sequence[Run], groups: Sequence[Group], row_title: Callable[[Mapping[str, Any]], str]
 ) -> list[PanelRow]:
-    """A row for each title, in the order of their first runs."""
-    rows: dict[str, list[Group]] = {}
+    """A row for each title, in the order of the runs."""
+    rows: dict[str, list[Group]] = {row_title(run.config): [] for run in runs}
     for group in groups:
-        rows.setdefault(row_title(group.runs[0].config), []).append(group)
-
-    def first_run(row: PanelRow) -> tuple[str, tuple[int, int, str]]:
-        folders = (group.runs[0].folder for group in row[1])
-        return min((str(folder.parent), sweep_order(folder)) for folder in folders)
-
-    return sorted(rows.items(), key=first_run)
+        rows[row_title(group.runs[0].config)].append(group)
+    return list(rows.items())
 
 
 def line_names(rows: Sequence[PanelRow]) -> dict[int, str]:

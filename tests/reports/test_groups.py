@@ -45,6 +45,14 @@ def test_five_and_five_point_zero_are_one_setting():
     )
 
 
+def test_runs_are_read_in_the_order_of_their_jobs(tmp_path):
+    places = [f"{sweep}/{number}" for sweep in "ba" for number in (10, 2, 1)]
+    for seed, place in enumerate(places):
+        fake_run(tmp_path / place, "AVG", VALUES, EPSILON, seed=seed)
+    found = [str(run.folder.relative_to(tmp_path)) for run in find_runs([tmp_path])]
+    assert found == ["a/1", "a/2", "a/10", "b/1", "b/2", "b/10"]
+
+
 def test_what_is_below_a_run_is_a_part_of_it(tmp_path):
     fake_run(tmp_path / "0", "AVG", VALUES, EPSILON)
     fake_run(tmp_path / "0" / "stopping", "EVALUATION", VALUES, EPSILON, state="failed")
