@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.comparisons.request import Request
-from fedpriv.comparisons.table import FORMATS, ComparisonTable
+from fedpriv.comparisons.table import WRITERS, ComparisonTable
 from fedpriv.comparisons.trials import calibrated, chosen_and_reported
 from fedpriv.errors import FedprivError
 from fedpriv.runs.folder import require_writable
@@ -47,12 +47,12 @@ def compare(request: Request, *, quiet: bool = False) -> ComparisonTable:
     the end for reported runs that failed, unless they diverged and a private method is left.
     """
     solved = calibrated(request)
-    choices, runs, failed = chosen_and_reported(request, quiet=quiet)
+    choices, runs, diverged = chosen_and_reported(request, quiet=quiet)
     own = {name: solved.get((name, choice.setting)) for name, choice in choices.items()}
     if not any(own[name] for name in runs):
-        named = "; ".join(f"{name}: {why}" for name, why in failed.items())
+        named = "; ".join(f"{name}: {why}" for name, why in diverged.items())
         raise FedprivError(f"no private method is left to compare: {named}")
-    return ComparisonTable.of(request, runs, choices, own, failed)
+    return ComparisonTable.of(request, runs, choices, own, diverged)
 
 
 def write(table: ComparisonTable) -> Sequence[Path]:
@@ -60,7 +60,7 @@ def write(table: ComparisonTable) -> Sequence[Path]:
     from fedpriv.comparisons.picture import draw  # matplotlib
 
     paths = []
-    for suffix, text in FORMATS.items():
+    for suffix, text in WRITERS.items():
         path = table.request.folder / f"{RESULT}{suffix}"
         replace_file(path, text(table).encode())
         paths.append(path)

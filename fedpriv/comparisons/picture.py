@@ -55,7 +55,9 @@ def draw(table: ComparisonTable, out: Path) -> Figure:
             capsize=4,
             lw=1.6,
         )
-    axis.set_yticks(list(places), [_tick(line) for line in table.lines], fontsize=8)
+    axis.set_yticks(
+        list(places), [f"{line.label}\n{line.setting}".strip() for line in table.lines], fontsize=8
+    )
     axis.invert_yaxis()
     axis.margins(y=0.5 / max(1, len(table.lines)))
     axis.set_xlabel(f"{metric.replace('_', ' ')} after the last round", fontsize=8)
@@ -79,14 +81,9 @@ def draw(table: ComparisonTable, out: Path) -> Figure:
     return figure
 
 
-def _tick(line: Line) -> str:
-    return f"{line.label}\n{line.setting}" if line.setting else line.label
-
-
 def _mark(line: Line, table: ComparisonTable) -> str:
-    if line.name == table.reference:
-        return "reference"
-    return stars(line.holm) or ("" if math.isnan(line.difference) else "n.s.")
+    own = stars(line.holm) or ("" if math.isnan(line.difference) else "n.s.")
+    return "reference" if line.name == table.reference else own
 
 
 def _notes(table: ComparisonTable) -> list[str]:
@@ -101,7 +98,7 @@ def _notes(table: ComparisonTable) -> list[str]:
             f"marks: paired t-test against {table.reference_label} with Holm's correction, "
             "n.s.: no significant difference, * p < 0.05, ** p < 0.01, *** p < 0.001"
         )
-    notes += [f"{name} failed: {why}" for name, why in table.failed.items()]
+    notes += [f"{name}: {why}" for name, why in table.diverged.items()]
     if table.report.simulated:
         notes.append(
             "simulation: noise is seeded, epsilons are those of the same run with real noise"

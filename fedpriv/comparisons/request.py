@@ -95,6 +95,9 @@ class Request:
         several = {key: each for key, each in values.items() if len(each) > 1}
         methods = _with_grids(_methods(several, values.get("algo", [])), given.tune)
         tuned = any(len(method.grid) > 1 for method in methods)
+        names = [method.name for method in methods]
+        known = given.against in (None, *names)
+        require(known, "--against", given.against, f"one of {'; '.join(names)}")
         reserved = {*several, "epsilon", "seed"}
         return Request(
             methods,
@@ -104,7 +107,7 @@ class Request:
             _tuning_seeds(given.tuning_seeds, chosen, tuned=tuned),
             given.folder or Path("outputs/comparisons") / f"{datetime.now():%Y-%m-%d_%H-%M-%S-%f}",
             given.metric,
-            _named(given.against, methods),
+            given.against,
             given.mixed,
             given.at_once,
             given.config_dir,
@@ -246,13 +249,6 @@ def _with_grids(methods: Sequence[Method], tune: Sequence[str]) -> tuple[Method,
 def _names(method: Method) -> set[str]:
     """What may stand for a method: its name, and that of its algorithm."""
     return {method.name, *(w.removeprefix("algo=") for w in method.words if w.startswith("algo="))}
-
-
-def _named(against: str | None, methods: Sequence[Method]) -> str | None:
-    names = [method.name for method in methods]
-    known = against is None or against in names
-    require(known, "--against", against, f"one of {'; '.join(names)}")
-    return against
 
 
 def file_name(text: str) -> str:

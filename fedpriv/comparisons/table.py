@@ -15,14 +15,14 @@ from fedpriv.comparisons.request import Request
 from fedpriv.comparisons.trials import Choice, promise
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
-from fedpriv.reports.groups import Group
-from fedpriv.reports.noted_table import NotedTable, tex
+from fedpriv.reports.groups import Group, short
+from fedpriv.reports.noted_table import FORMATS, NotedTable
 from fedpriv.reports.report import Report
 from fedpriv.reports.summary import LOWER_IS_BETTER, GroupSummary, summarise
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 """Corrected p-values below these are marked."""
-FAILED = "failed"
+DIVERGED = "diverged"
 EQUAL = 1e-3
 """Certified epsilons that differ relatively by more are named."""
 
@@ -73,7 +73,8 @@ class Line:
     @property
     def setting(self) -> str:
         """The tuned keys by their last part."""
-        return " ".join(word.rpartition(".")[2] for word in self.choice.setting)
+        pairs = (word.partition("=") for word in self.choice.setting)
+        return " ".join(f"{short(key)}={value}" for key, _, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,15 @@ class ComparisonTable(NotedTable):
     reference: name of the method that the marks compare with: the best private one, unless one was
         named.
     report: the tests of all pairs, and what the numbers rest on.
-    failed: name of each method without a line: why its runs failed. A mean over the others would
-        flatter it.
+    diverged: name of each method without a line: which of its runs diverged. A mean over the
+        others would flatter it.
     """
 
     request: Request
     lines: Sequence[Line]
     reference: str
     report: Report
-    failed: Mapping[str, str]
+    diverged: Mapping[str, str]
 
     @staticmethod
     def of(
@@ -101,7 +102,7 @@ class ComparisonTable(NotedTable):
         runs: Mapping[str, Sequence[Run]],
         choices: Mapping[str, Choice],
         solved: Mapping[str, SolvedTarget | None],
-        failed: Mapping[str, str],
+        diverged: Mapping[str, str],
     ) -> ComparisonTable:
         """The table of finished runs, by the method's name. Raises ConfigError for a metric that
         they do not have."""
@@ -140,7 +141,7 @@ class ComparisonTable(NotedTable):
             sorted({run.status.delta for run in everything}),
             any(run.status.randomness == "simulation" for run in everything),
         )
-        return ComparisonTable(request, lines, reference, report, failed)
+        return ComparisonTable(request, lines, reference, report, diverged)
 
     @property
     def metric(self) -> str:
@@ -157,10 +158,10 @@ class ComparisonTable(NotedTable):
     def frame(self) -> pd.DataFrame:
         """A row for each method with unrounded numbers."""
         rows = [self._row(line) for line in self.lines]
-        for one in self.request.methods:
-            if one.name in self.failed:
-                about = {"method": one.name, "name": one.name, "tried": len(one.grid)}
-                rows.append(about | {"metric": self.metric, "label": FAILED, "n": 0})
+        tried = {one.name: len(one.grid) for one in self.request.methods}
+        about = {"metric": self.metric, "label": DIVERGED, "n": 0}
+        for name in self.diverged:
+            rows.append({"method": name, "name": name, "tried": tried[name], **about})
         return pd.DataFrame(rows)
 
     def _row(self, line: Line) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class ComparisonTable(NotedTable):
             "method": line.label,
             "name": line.name,
             "setting": " ".join(line.choice.setting),
-            "tried": line.choice.among + line.choice.failed,
+            "tried": line.choice.among + line.choice.diverged,
             "metric": one.metric,
             "label": one.label,
             "mean": one.mean,
@@ -196,12 +197,12 @@ class ComparisonTable(NotedTable):
                 "n": str(line.summary.n),
                 "noise": line.noise,
                 "certified": f"{line.summary.certified:.4f}",
-                f"minus {self.reference_label}": _number(line.difference, "+z.4f"),
-                "corrected p": _number(line.holm, ".3g") + stars(line.holm),
+                f"minus {self.reference_label}": f"{line.difference:+z.4f}",
+                "corrected p": f"{line.holm:.3g}{stars(line.holm)}",
             }
             rows.append(row)
-        rows += [{"method": name, self.metric: FAILED, "n": "0"} for name in self.failed]
-        return pd.DataFrame(rows).fillna("")
+        rows += [{"method": name, self.metric: DIVERGED, "n": "0"} for name in self.diverged]
+        return pd.DataFrame(rows).replace(["nan", "+nan"], "").fillna("")
 
     def notes(self) -> list[str]:
         """What was compared, how, and what the numbers rest on."""
@@ -225,7 +226,7 @@ class ComparisonTable(NotedTable):
             f"WARNING: {line.label} certifies {line.summary.certified:.4f}, not {epsilon:g}"
             for line in off
         ]
-        notes += [f"WARNING: {name} has no mean: {why}" for name, why in self.failed.items()]
+        notes += [f"WARNING: {name} has no mean: {why}" for name, why in self.diverged.items()]
         notes += self._tuning_notes()
         if self.report.comparisons:
             levels = ", ".join(f"{mark} p < {level:g}" for level, mark in reversed(STARS))
@@ -247,41 +248,12 @@ class ComparisonTable(NotedTable):
         ]
         for line in self.lines:
             choice = line.choice
-            failed = f", {choice.failed} more failed" if choice.failed else ""
+            more = f", {choice.diverged} more diverged" if choice.diverged else ""
             how = " ".join(choice.setting) or "not tuned"
-            notes.append(f"{line.label}: {how}, of {choice.among} settings{failed}")
-        if len({line.choice.among + line.choice.failed for line in self.lines}) > 1:
+            notes.append(f"{line.label}: {how}, of {choice.among} settings{more}")
+        if len({line.choice.among + line.choice.diverged for line in self.lines}) > 1:
             notes.append("WARNING: methods had grids of different sizes")
         return notes
-
-    def latex(self) -> str:
-        """The table with booktabs. The best private mean is bold; stars mark what differs from the
-        reference. The notes are comments."""
-        columns = ["method", *(["setting"] if self.tuned else []), self.metric, "noise", "epsilon"]
-        head = " & ".join({"epsilon": r"$\varepsilon$"}.get(name, tex(name)) for name in columns)
-        body = "".join(self._latex_row(line) for line in self.lines)
-        blank = " & " if self.tuned else ""
-        body += "".join(f"{tex(name)} & {blank}{FAILED} & & \\\\\n" for name in self.failed)
-        levels = ", ".join(f"{mark} $p < {level:g}$" for level, mark in reversed(STARS))
-        about = f"{levels} against {tex(self.reference_label)} (paired $t$-test, Holm)"
-        foot = rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {about}}} \\" + "\n"
-        return (
-            "".join(f"% {note}\n" for note in self.notes())
-            + rf"\begin{{tabular}}{{{'l' * len(columns)}}}"
-            + f"\n\\toprule\n{head} \\\\\n\\midrule\n{body}\\bottomrule\n"
-            + (foot if self.report.comparisons else "")
-            + "\\end{tabular}\n"
-        )
-
-    def _latex_row(self, line: Line) -> str:
-        best = next(one for one in self.lines if one.solved)
-        mean = f"{line.summary.mean:.4f}"
-        mean = rf"\mathbf{{{mean}}}" if line is best else mean
-        mark = stars(line.holm)
-        value = rf"${mean} \pm {line.summary.sd:.4f}{f'^{{{mark}}}' if mark else ''}$"
-        cells = [tex(line.label), *([tex(line.setting)] if self.tuned else []), value]
-        cells += [tex(line.noise), f"{line.summary.certified:.4f}"]
-        return " & ".join(cells) + " \\\\\n"
 
     def json(self) -> str:
         """Everything as plain values; what does not exist is null."""
@@ -295,7 +267,7 @@ class ComparisonTable(NotedTable):
             "reference": self.reference_label,
             "test": TEST,
             "methods": [self._record(line) for line in self.lines],
-            "failed": dict(self.failed),
+            "diverged": dict(self.diverged),
             "tests": [
                 {
                     "one": pair.one.name,
@@ -309,7 +281,8 @@ class ComparisonTable(NotedTable):
             ],
             "notes": self.notes(),
         }
-        return json.dumps(_finite(found), indent=2, allow_nan=False) + "\n"
+        plain = json.loads(json.dumps(found), parse_constant=lambda name: None)
+        return json.dumps(plain, indent=2) + "\n"
 
     def _record(self, line: Line) -> dict[str, Any]:
         finals = line.summary.group.finals(self.metric)
@@ -323,12 +296,7 @@ class ComparisonTable(NotedTable):
         }
 
 
-FORMATS: dict[str, Callable[[ComparisonTable], str]] = {
-    ".csv": ComparisonTable.csv,
-    ".md": ComparisonTable.markdown,
-    ".tex": ComparisonTable.latex,
-    ".json": ComparisonTable.json,
-}
+WRITERS: dict[str, Callable[[ComparisonTable], str]] = {**FORMATS, ".json": ComparisonTable.json}
 """Writer of each file suffix."""
 
 
@@ -349,16 +317,3 @@ def _against(tests: Sequence[Comparison], label: str, reference: str) -> tuple[f
             sign = 1 if test.one.name == label else -1
             return sign * test.difference, test.p, test.holm
     return math.nan, math.nan, math.nan
-
-
-def _number(value: float, form: str) -> str:
-    return "" if math.isnan(value) else format(value, form)
-
-
-def _finite(value: Any) -> Any:
-    """Plain values with null for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,7 +20,7 @@ from fedpriv.settings.compose import CommandLine, each_job
 from fedpriv.settings.words import conf_dir
 from fedpriv.sweeps.side_by_side import Job, SideBySide
 
-NO_CHOICE = "every setting of its grid has a run that failed"
+NO_CHOICE = "every setting of its grid has a run that diverged"
 
 
 @dataclass(frozen=True)
@@ -200,16 +200,10 @@ def promise(solved: SolvedTarget) -> str:
 
 
 def finished(request: Request, trials: Sequence[Trial], *, quiet: bool) -> Iterator[Run | None]:
-    """Run the trials side by side; then each trial's run, or None if it failed. Runs that the
-    folder has finished are not repeated. Raises FedprivError when a reported one fails for another
-    reason than divergence, and when all that tune do."""
+    """Run the trials side by side; then each trial's run, or None if it diverged. Runs that the
+    folder has finished are not repeated. Raises FedprivError when runs fail for another reason."""
     made = jobs(request, trials)
-    try:
-        SideBySide(request.at_once).launch(made, quiet=quiet, sweep=request.folder)
-    except FedprivError:
-        survivable = all(trial.tunes for trial in trials)
-        if not survivable or all(job.failure is not None for job in made):
-            raise
+    SideBySide(request.at_once).launch(made, quiet=quiet, sweep=request.folder)
     return (None if job.failure is not None else read_run(job.folder) for job in made)
 
 
@@ -218,14 +212,14 @@ class Choice:
     """The setting of one method.
 
     setting: overrides of the tuned keys; empty without tuning.
-    among: number of settings that were tried, without those of which a run failed.
-    failed: number of settings of which a run failed.
+    among: number of settings that were tried, without those of which a run diverged.
+    diverged: number of settings of which a run diverged.
     mean: of the metric over the tuning seeds; None without tuning.
     """
 
     setting: tuple[str, ...]
     among: int = 1
-    failed: int = 0
+    diverged: int = 0
     mean: float | None = None
 
 
@@ -238,10 +232,10 @@ def choose(
     """Name of each method: its setting with the best mean over the tuning seeds.
 
     trials: that tune.
-    runs: of the trials; None for a failed one, whose setting is left out.
+    runs: of the trials; None for one that diverged, whose setting is left out.
     metric: None: the data set's main metric.
 
-    A method of which every setting has a failed run has none.
+    A method of which every setting has a run that diverged has none.
     """
     found = {}
     for method in methods:
@@ -260,8 +254,8 @@ def choose(
                 means[setting] = float(np.mean([run.final(own_metric) for run in done]))
         best = best_by(own_metric, list(means), means.values())
         if best is not None:
-            tried = len(means)
-            found[method.name] = Choice(best, tried, len(method.grid) - tried, means[best])
+            diverged = len(method.grid) - len(means)
+            found[method.name] = Choice(best, len(means), diverged, means[best])
     return found
 
 
@@ -284,6 +278,6 @@ def chosen_and_reported(
             lost.setdefault(trial.method.name, []).append(str(trial.seed))
         else:
             runs[trial.method.name].append(run)
-    failed = {one.name: NO_CHOICE for one in request.methods if one.name not in choices}
-    failed |= {name: f"diverged with seed {', '.join(seeds)}" for name, seeds in lost.items()}
-    return choices, {name: own for name, own in runs.items() if name not in lost}, failed
+    diverged = {one.name: NO_CHOICE for one in request.methods if one.name not in choices}
+    diverged |= {name: f"diverged with seed {', '.join(seeds)}" for name, seeds in lost.items()}
+    return choices, {name: own for name, own in runs.items() if name not in lost}, diverged

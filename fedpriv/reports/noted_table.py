@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 from rich.console import Console
@@ -49,6 +49,20 @@ class NotedTable(ABC):
         lines = [f"| {' | '.join(row)} |" for row in escaped]
         return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
 
+    def latex(self) -> str:
+        """The table as text, with booktabs; the notes are comments."""
+        frame = self.shown()
+        frame.columns = pd.Index([tex(name) for name in frame.columns])
+        body = frame.map(tex).to_latex(index=False, column_format="l" * len(frame.columns))
+        return "".join(f"% {note}\n" for note in self.notes()) + body
+
+
+FORMATS: dict[str, Callable[[NotedTable], str]] = {
+    ".csv": NotedTable.csv,
+    ".md": NotedTable.markdown,
+    ".tex": NotedTable.latex,
+}
+"""Writer of each file suffix."""
 
 SPECIAL = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -60,5 +74,5 @@ SPECIAL = {
 
 
 def tex(text: str) -> str:
-    """A text in LaTeX, with its special characters."""
-    return "".join(SPECIAL.get(char, char) for char in text)
+    """A cell in LaTeX, with its special characters."""
+    return r"$\infty$" if text == "inf" else "".join(SPECIAL.get(char, char) for char in text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from fedpriv.reports.compare import MAX_PAIRED_GROUPS, TEST, Comparison, compare_groups
 from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, alike_keyed, group_runs, short
-from fedpriv.reports.noted_table import NotedTable, tex
+from fedpriv.reports.noted_table import NotedTable
 from fedpriv.reports.selection_cost import Selection, find_selections
 from fedpriv.reports.summary import UNTOLD, BestSetting, GroupSummary, best_settings, summarise
 from fedpriv.runs.labels import RELEASED
@@ -188,21 +188,6 @@ class Report(NotedTable):
                 )
         return notes
 
-    def latex(self) -> str:
-        """The table as text, with booktabs; the notes are comments."""
-        frame = self.shown()
-        frame.columns = pd.Index([_tex(name) for name in frame.columns])
-        body = frame.map(_tex).to_latex(index=False, column_format="l" * len(frame.columns))
-        return "".join(f"% {note}\n" for note in self.notes()) + body
-
-
-FORMATS: dict[str, Callable[[Report], str]] = {
-    ".csv": Report.csv,
-    ".md": Report.markdown,
-    ".tex": Report.latex,
-}
-"""Writer of each file suffix."""
-
 
 def _column_names(keys: Sequence[str]) -> dict[str, str]:
     """The column of each key: its last part, or the whole key if that part is not unique."""
@@ -223,7 +208,3 @@ def _mean_and_deviation(one: GroupSummary) -> str:
 
 def _text(value: object) -> str:
     return "" if value is None or value != value else str(value)
-
-
-def _tex(text: str) -> str:
-    return r"$\infty$" if text == "inf" else tex(text)

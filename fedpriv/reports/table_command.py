@@ -5,7 +5,8 @@ from __future__ import annotations
 from fedpriv.errors import require
 from fedpriv.reports.arguments import report_parser
 from fedpriv.reports.finished_runs import find_runs
-from fedpriv.reports.report import FORMATS, Report
+from fedpriv.reports.noted_table import FORMATS
+from fedpriv.reports.report import Report
 from fedpriv.settings.words import writing
 from fedpriv.util.consoles import wide_console
 from fedpriv.util.printing import say

@@ -74,7 +74,9 @@ class SweepProgress:
         self._count(run, self._rounds[run])
         number = f"{self._ended}/{len(self._rounds)}"
         own = [word for word in words if word not in self._shared]
-        self._say(self._with_time_left(run_line(number, folder, own, failure)))
+        if not self._quiet:
+            text = self._with_time_left(run_line(number, folder, own, failure))
+            self._console.print(text, soft_wrap=True)
 
     def _count(self, run: int, number: int) -> None:
         self._resumed.setdefault(run, number)
@@ -94,10 +96,6 @@ class SweepProgress:
         if here < LEAST_KNOWN * left or left <= 0:
             return text
         return f"{text}, {time_left((time.monotonic() - self._started) / here * left)}"
-
-    def _say(self, text: str) -> None:
-        if not self._quiet:
-            self._console.print(text, soft_wrap=True)
 
 
 def run_line(number: str, folder: Path, words: Sequence[str], failure: str | None) -> str:
