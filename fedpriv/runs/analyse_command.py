@@ -21,6 +21,7 @@ copy of it, by which a later run scales.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +44,8 @@ from fedpriv.util.printing import say
 
 LISTS = {"statistics": "algo.statistics", "quantiles": "algo.quantiles", "silos": "data.silos"}
 NUMBERS = {"bins": "algo.bins", "target": "accountant.target"}
+ITEM = re.compile(r"""\s*(?:"[^"]*"|'[^']*')\s*(?=,|$)|[^,]+""")
+"""A text of a list."""
 SCHEMA = "schema.yaml"
 LEAST_SCALE = 1e-2
 """Smallest deviation that columns are scaled by, over their range. A noisy one may be 0, so that it
@@ -74,10 +77,7 @@ class Request:
                 raise FedprivError(f"{word}: expected key=value; see fedpriv analyse --help")
             match key.split(".", 1):
                 case "bounds", name:
-                    bounds = tuple(map(_number, _listed(value)))
-                    pair = len(bounds) == 2
-                    require(pair, key, value, "two public numbers, such as [0,110]")
-                    found.known[name] = Number(name, (bounds[0], bounds[1]))
+                    found.known[name] = Number(name, _pair(key, value))
                 case "categories", name:
                     found.known[name] = Category(name, tuple(_listed(value)))
                 case ["columns"]:
@@ -86,6 +86,8 @@ class Request:
                     found._read(Path(value).expanduser())
                 case ["data"]:
                     require(value in ("table", "columns"), key, value, "table, with data.path")
+                case ["rounds"]:
+                    require(value == "1", key, value, "left out: an analysis has one round")
                 case [key] if key in LISTS:
                     found.words[LISTS[key]] = f"[{','.join(map(_quoted, _listed(value)))}]"
                 case _:
@@ -215,10 +217,11 @@ def _scaled(schema: Schema, folder: Path, delta: float) -> Schema:
 
 def _declared(column: Number | Category) -> str:
     """A column in `data.columns`."""
-    if isinstance(column, Category):
-        given = list(map(_quoted, column.values))
-    else:
-        given = [f"{one!r}" for one in column.range or ()]
+    given = (
+        map(_quoted, column.values)
+        if isinstance(column, Category)
+        else map(repr, column.range or ())
+    )
     return f"[{','.join([_quoted(column.name), *given])}]"
 
 
@@ -229,13 +232,16 @@ def _quoted(text: str) -> str:
 
 
 def _listed(value: str) -> list[str]:
-    """The texts of a list, with or without brackets and quotes."""
+    """The texts of a list, with or without brackets and quotes, which keep a comma in a text."""
     inside = value.strip().removeprefix("[").removesuffix("]")
-    return [one.strip().strip("'\"") for one in inside.split(",") if one.strip()]
+    return [one.strip().strip("'\"") for one in ITEM.findall(inside) if one.strip()]
 
 
-def _number(text: str) -> float:
+def _pair(key: str, value: str) -> tuple[float, float]:
+    """The bounds of a setting. Raises ConfigError for anything else."""
     try:
-        return plain_number(text)
-    except ValueError as error:
-        raise FedprivError(f"{text}: expected a number") from error
+        low, high = map(plain_number, _listed(value))
+    except ValueError:
+        low = high = 0.0
+    require(low < high, key, value, "two public numbers, the lower one first, such as [0,110]")
+    return low, high

@@ -23,7 +23,7 @@ from fedpriv.testing.experiments import experiment
 from fedpriv.testing.sensitivity import distances
 
 ALL = "statistics=count,mean,quantiles,histogram"
-COLUMNS = ("bounds.age=[0,110]", "bounds.bp=[60,220]", "categories.sex=[f,m]")
+COLUMNS = ("bounds.age=[0,110]", "bounds.bp=[60,220]", "categories.sex=[d,f,m]")
 SILOS = ("data.silo=hospital", "silos=a,b,c")
 BY_HOSPITAL = (*SILOS, "data.user_scope=silo")
 PLACES = {  # what else is said about users and silos, and by how much sums are multiplied
@@ -38,14 +38,17 @@ SOME = [PLACES["dealt"], PLACES["of several hospitals"]]
 
 
 def rows_of(rng, users=12, *, most=4):
-    """Rows of users, some in several hospitals, with values beyond their bounds and missing."""
+    """Rows of users, some in several hospitals, with values beyond their bounds and missing. The
+    first has the highest age, and a category of their own."""
     rows = []
     for user in range(users):
         for _ in range(rng.integers(1, most + 1)):
-            age = rng.choice(["", -5, 0, 110, 200, round(float(rng.uniform(0, 110)), 2)])
+            age = rng.choice(["", -5, 0, 90, round(float(rng.uniform(0, 90)), 2)])
             bp = rng.choice(["", 60, 219.99, round(float(rng.normal(130, 40)), 1)])
-            rows.append((f"u{user}", rng.choice(["a", "b", "c"]), age, bp, rng.choice(["f", "m"])))
-    return [*rows, *((f"z{one}", one, 50, 130, "f") for one in "abc")]  # no silo is empty
+            age, sex = (age, rng.choice(["f", "m"])) if user else (200, "d")
+            rows.append((f"u{user}", rng.choice(["a", "b", "c"]), age, bp, sex))
+    others = [(f"z{number}", "abc"[number % 3], 50, 130, "f") for number in range(12)]
+    return [*rows, *others]  # no silo is empty
 
 
 def write(path, rows):
@@ -76,12 +79,14 @@ LAPLACE = ("mechanism=laplace",)
 
 
 @pytest.mark.parametrize(("name", "norm"), [*((name, 2) for name in PLACES), ("dealt", 1)])
-def test_a_user_moves_the_sums_by_at_most_the_bound(name, norm, tmp_path):
+def test_a_user_moves_the_sums_by_the_own_vector_and_at_most_the_bound(name, norm, tmp_path):
     words, factor = PLACES[name]
     words += LAPLACE if norm == 1 else ()
     ratios, rng = [], np.random.default_rng(0)
     rows = rows_of(rng, most=1 if name == "rows are persons" else 4)
     whole = released(write(tmp_path / "t.csv", rows), *words)
+    nobody = [row for row in rows if row[0][0] == "z"]
+    without = released(write(tmp_path / "t.csv", nobody), *words)
     who = {
         (row[0], row[1] if PLACES[name][0] == BY_HOSPITAL else "")
         for row in rows
@@ -90,6 +95,10 @@ def test_a_user_moves_the_sums_by_at_most_the_bound(name, norm, tmp_path):
     for user, hospital in sorted(who)[::3]:
         others = [row for row in rows if row[0] != user or hospital not in ("", row[1])]
         less = released(write(tmp_path / "t.csv", others), *words)
+        own = [row for row in rows if row not in others]
+        alone = released(write(tmp_path / "t.csv", [*own, *nobody]), *words) - without
+        # Nothing of anybody else depends on who is in the file.
+        assert whole - less == pytest.approx(alone, abs=1e-6)
         ratios.append(float(np.linalg.norm(whole - less, norm)) / factor)
     assert max(ratios) <= 1 + 1e-12
     assert max(ratios) > (0.2 if factor > 1 else 0.6)  # a user is there, and is not cut
@@ -286,11 +295,28 @@ def test_values_that_no_statistic_counts_as_they_are_are_noted(word, note, tmp_p
     assert note in exp.data.load(exp.streams).notes
 
 
+WRITTEN = [  # a cell, and the category that it is in
+    ("1.0", "[1,2]"),
+    ("True", "[true,false]"),
+    ('"flu, mild"', "['flu, mild',flu]"),
+    ("F", "[F,f]"),
+]
+
+
+@pytest.mark.parametrize(("cell", "values"), WRITTEN)
+def test_a_cell_is_in_its_category_however_programs_write_it(cell, values, tmp_path):
+    path = write(tmp_path / "t.csv", [("u1", "a", 10, 90, cell), ("u2", "a", 10, 90, "")])
+    words = (f"categories.sex={values}", "columns=sex", "statistics=histogram")
+    assert released(path, *words) == pytest.approx([1.0, 0.0])
+
+
 REFUSED = [
     (["columns=age,height"], "columns=height: bounds.height=[0,110] or categories.height=[a,b]"),
-    (["bounds.age=[110,0]"], "two public bounds up to"),
-    (["bounds.age=[0,1,2]"], "two public numbers, such as [0,110]"),
-    (["bounds.age=[0,old]"], "old: expected a number"),
+    (["bounds.age=[110,0]"], "bounds.age=[110,0]: two public numbers, the lower one first"),
+    (["bounds.age=[0,1e13]"], "two public bounds up to"),
+    (["bounds.age=[0,1,2]"], "bounds.age=[0,1,2]: two public numbers"),
+    (["bounds.age=[0,old]"], "bounds.age=[0,old]: two public numbers"),
+    (["rounds=2"], "rounds=2: left out: an analysis has one round"),
     (["categories.sex=[f,f]"], "data.columns="),
     (["statistics=mode"], "some of count, mean, quantiles, histogram"),
     (["statistics=mean", "columns=sex"], "histogram for categories"),

@@ -183,7 +183,10 @@ class Columns(ReadingRules, DataSet):
         """(n,) float64: positions between the bounds, 0 to 1, or places in the list; NaN where
         there is none. Values outside are refused or noted."""
         if isinstance(feature, Category):
-            places = cells.places(feature.name, feature.values)
+            # Cells are read one by one: 1.0 is in the list 1, 2, 3, and True in true, false.
+            forms = set(map(same_form, feature.values))
+            alike = same_form if len(forms) == len(feature.values) else str
+            places = cells.places(feature.name, feature.values, alike)
             unknown, found = places == -2, np.where(places < 0, np.nan, places)
             more = ", ..." if len(feature.values) > 5 else ""
             what = f"not in the public list ({', '.join(feature.values[:5])}{more})"
