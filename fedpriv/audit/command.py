@@ -63,6 +63,8 @@ def main(args: list[str]) -> None:
     require(silos >= 1, "--colluding", own.colluding, "a positive number of silos")
     attack = _attack(own, silos)
     jobs, folder = _composed(words)
+    place = next(one for one in (folder, *folder.parents) if one.exists())
+    require(place.is_dir(), "hydra.run.dir", folder, "a folder")
     for exp, _ in jobs:
         most = exp.allocator.n_silos
         require(silos <= most, "--colluding", silos, f"at most {most}, the number of silos")
