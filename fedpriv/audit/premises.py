@@ -2,9 +2,10 @@
 
 A certificate of many releases rests on more than one round:
 
-- Distance: no unit of the run's file moves what is given to the noise by more than is charged, nor
-  does any of a file in which all reach their bounds (`fedpriv.testing.sensitivity`). Canaries have
-  records of their own, so no attack sees what reading, allocation and truncation make of the file.
+- Distance: no unit of the run's file moves what is given to the noise by more than is charged, or
+  what another user contributes, nor does any of a file in which all reach their bounds
+  (`fedpriv.testing.sensitivity`). Canaries have records of their own, so no attack sees what
+  allocation and truncation make of the file.
 - Noise: in every round, silo and coordinate there is as much as events say, of the right shape, and
   independent of all other noise. What an observer knows is subtracted first. It is measured on the
   run's own data and network (`fedpriv.testing.noise`).
@@ -31,7 +32,7 @@ from fedpriv.testing.draws import sample_premises
 from fedpriv.testing.neighbouring_files import extreme
 from fedpriv.testing.noise import noise_premises
 from fedpriv.testing.premise import Premise
-from fedpriv.testing.sensitivity import distances, longest_contribution
+from fedpriv.testing.sensitivity import distances
 
 Unit = tuple[str, str, str]
 """Unit, adjacency and group of users of a certificate."""
@@ -45,9 +46,8 @@ MOST_ROUNDS = 30
 
 def file_premises(
     exp: Experiment, plan: Plan, seconds: float, units: int = UNITS
-) -> Iterator[tuple[Unit | None, Premise]]:
-    """Measure the distances of all units that certificates describe, and the longest contribution;
-    None: the premise is about all units.
+) -> Iterator[tuple[Unit, Premise]]:
+    """Measure the distances of all units that certificates describe.
 
     plan: plan of the audited run.
     seconds: time for each unit, adjacency and file; one neighbouring file is compared in any case.
@@ -56,7 +56,6 @@ def file_premises(
     quick = _fast(exp, plan)
     rounds = min(2, exp.options.rounds)
     for file in (quick, extreme(quick)):
-        yield from ((None, one) for one in longest_contribution(file, rounds, ROUNDED))
         for one in distances(file, users=units, records=units, rounds=rounds, seconds=seconds):
             if one.certified:
                 yield (one.target.unit, one.target.adjacency, one.group), one.premise(ROUNDED)

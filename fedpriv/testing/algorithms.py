@@ -39,7 +39,7 @@ from fedpriv.testing.experiments import SMALL, experiment
 from fedpriv.testing.neighbouring_files import extreme, few
 from fedpriv.testing.noise import declarations, noise_premises
 from fedpriv.testing.premise import Premise, power_lines, sharing_level
-from fedpriv.testing.sensitivity import EXACT, distances, longest_contribution
+from fedpriv.testing.sensitivity import EXACT, distances
 
 TENSORS = ("model=mlp", "model.hidden=[32]")
 """A network with four tensors, unless the words name another."""
@@ -183,7 +183,6 @@ def _file(exp: Experiment) -> Iterator[Premise]:
     """Units of the file move what is given to the noise by at most what certificates charge."""
     rounds = min(2, exp.options.rounds)
     for file in (exp, extreme(exp)):
-        yield from longest_contribution(file, rounds, EXACT)
         for largest in distances(file, users=NEIGHBOURS, records=NEIGHBOURS, rounds=rounds):
             if largest.certified:
                 yield largest.premise(EXACT)

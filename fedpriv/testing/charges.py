@@ -1,4 +1,5 @@
-"""The distances that certificates charge, and the noisy steps inside local training."""
+"""The distances that certificates charge, the noisy steps inside local training, and what each unit
+contributes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from fedpriv.certificates.pair_noise import PairNoise, covariance
 from fedpriv.certificates.request import Noise, ObservedRelease
 from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
+from fedpriv.rounds import bounding, one_row
+from fedpriv.rounds.query import Query
 from fedpriv.training import dp_sgd
+from fedpriv.training.contributions import Contributions
 from fedpriv.training.noisy_sgd import NoisyTraining
 
 
@@ -126,5 +130,28 @@ def noisy_steps(change: Noised) -> Iterator[None]:
         mock.patch.object(dp_sgd, "noised", of_sums),
         mock.patch.object(TrainingNoise, "add", added),
         mock.patch.object(NoisyTraining, "program", None),
+    ):
+        yield
+
+
+@contextmanager
+def contributions(found: np.ndarray) -> Iterator[None]:
+    """Context that notes what each unit contributes, after the bound, in `found` (2, n_units): the
+    sum over silos of its projections onto one direction, in which every coordinate has a weight of
+    its own, and its greatest length in bounds."""
+    rows_of = bounding.bounded_rows
+
+    def seen(block: Contributions, query: Query, bounds: np.ndarray | None) -> bounding.BoundedRows:
+        rows = rows_of(block, query, bounds)
+        vectors = rows.vectors[rows.finite].cpu().numpy()
+        lengths = np.linalg.norm(vectors, query.mechanism.norm, axis=1) / query.mechanism.clip
+        projected = vectors @ np.cos(np.arange(vectors.shape[1])) / query.mechanism.clip
+        np.add.at(found[0], rows.units[rows.finite], projected)
+        np.maximum.at(found[1], rows.units[rows.finite], lengths)
+        return rows
+
+    with (
+        mock.patch.object(bounding, "bounded_rows", seen),
+        mock.patch.object(one_row, "bounded_rows", seen),
     ):
         yield

@@ -92,7 +92,7 @@ class File:
         features = np.zeros(len(self.records))
         if not self.exp.data.text:
             flat = np.asarray(self.records.x, dtype=np.float64).reshape(len(self.records), -1)
-            features = np.linalg.norm(flat, axis=1)
+            features = np.linalg.norm(np.nan_to_num(flat), axis=1)
         _, label, times = np.unique(self.records.y, axis=0, return_inverse=True, return_counts=True)
         rare = -times[label.reshape(-1)]
         by_record = sizes[owners.user], wide[owners.user], features, rare
@@ -180,21 +180,21 @@ FAR = 100.0
 
 def extreme(exp: Experiment) -> Experiment:
     """The experiment on a file in which all units push as hard as they can, to reach their bounds:
-    copies of one record far away, with all labels in turn. The user with the most records has
-    those of another record, twice as far: means over who is there, and not over a public number,
-    then move by more than that user's own part.
+    copies of one record far away, with no value missing and all labels in turn. The user with the
+    most records has those of another record, twice as far: means over who is there, and not over a
+    public number, then move by more than that user's own part.
     """
     file = File.of(exp)
     aside = file.owners.user == np.bincount(file.owners.user).argmax()
 
     def stretched(records: Records) -> Records:
-        x, y = np.array(records.x), np.array(records.y)
+        x, y = np.nan_to_num(records.x), np.array(records.y)
         flat = x.reshape(len(x), -1)
         other = int(
             np.abs(flat @ flat[0] / np.maximum(np.linalg.norm(flat, axis=1), 1e-9)).argmin()
         )
         scale = 1.0 if exp.data.text else FAR
-        x[~aside], x[aside] = scale * records.x[0], (1 + (scale > 1)) * scale * records.x[other]
+        x[~aside], x[aside] = scale * x[0], (1 + (scale > 1)) * scale * x[other]
         if y.ndim == 1:
             y[:] = np.arange(len(y)) % max(2, exp.data.outputs)
         return replace(records, x=x, y=y)

@@ -61,14 +61,12 @@ class ProtocolTap:
 
     asked: the protocol's answer to a query.
     weights: (n_units,) weights of its units.
-    longest: the length of the longest contribution.
     """
 
     def __init__(self, asked: Any, weights: np.ndarray) -> None:
         self.asked = asked
         self.weights = weights
         self.noise = self.message = np.zeros(0)
-        self.longest = 0.0
         self.secret: bytes | None = None
 
     def query(self, query: Query, respond: Respond) -> Party:
@@ -77,17 +75,15 @@ class ProtocolTap:
             job.draw()
             self.noise = job.noise
             self.message = job.noise.copy() if len(job.noise) else np.zeros(query.size)
-            self.longest = 0.0
             self.secret = job.secret
-            told = job.map(partial(self._added, query.mechanism.norm))
+            told = job.map(self._added)
             return told if job.row is None else replace(told, row=partial(self._mixed, job.row))
 
         return (yield from self.asked(query, recorded))
 
-    def _added(self, norm: int, block: Contributions) -> Contributions:
+    def _added(self, block: Contributions) -> Contributions:
         vectors = block.vectors.double().cpu().numpy()
         self.message += self.weights[block.units] @ vectors
-        self.longest = float(np.linalg.norm(vectors, norm, axis=1).max(initial=self.longest))
         return block
 
     def _mixed(self, row: Callable[[np.ndarray], np.ndarray], own: np.ndarray) -> np.ndarray:

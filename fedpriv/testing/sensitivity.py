@@ -4,7 +4,8 @@ Two runs on neighbouring files (`fedpriv.testing.neighbouring_files`) draw the s
 and see the same releases before, as the composition of releases assumes. Everything that they give
 to the noise is compared: the sums of a round, and inside noisy training each step's sum of clipped
 gradients. A certificate charges a distance for it. Noise is seeded, equal in both runs, and so
-cancels in the difference.
+cancels in the difference. No other user's contribution may differ, however little: a mean over all
+of them or a bound read off the file moves them.
 
 >>> from fedpriv.testing.experiments import experiment
 >>> exp = experiment("algo=uldp_avg", "preset.n_users=8", "preset.local_epochs=1")
@@ -35,15 +36,17 @@ from fedpriv.rounds.state import State
 from fedpriv.rounds.user_groups import membership
 from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
-from fedpriv.testing.charges import Charge, charge, noisy_steps
+from fedpriv.testing.charges import Charge, charge, contributions, noisy_steps
 from fedpriv.testing.neighbouring_files import File
-from fedpriv.testing.observation import ObservedRun
 from fedpriv.testing.premise import Premise, too_long
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
 
 EXACT = 1e-9
 """By how much float64 sums exceed a bound."""
+ALONE = 1e-9
+"""Share of the bound by which float32 training may round one user's contribution, in whatever
+company."""
 Part = tuple[str, int | None]
 """Group and turn of a user, "" and None where there are none."""
 ONE_RECORD = "one record"
@@ -64,6 +67,9 @@ class LargestDistance:
     tried: number of neighbouring files.
     worst: number of the unit that moves most, among the file's; None: nothing was measured.
     group: the units' group of users; "": all.
+    longest: the longest contribution, in bounds. It need not move a sum by more than is charged,
+        where many bounds are charged for one unit.
+    others: how far a contribution of another user moves, at most, in bounds.
     """
 
     target: Target
@@ -73,21 +79,30 @@ class LargestDistance:
     tried: int = 0
     worst: int | None = None
     group: str = ""
+    longest: float = 0.0
+    others: float = 0.0
 
     def premise(self, rounding: float) -> Premise:
-        """The premise that no unit moves more than is charged.
+        """The premise that no unit moves more than is charged, nor what others contribute, and that
+        none contributes more than the bound.
 
         rounding: share of a distance that counts as rounding.
         """
-        return too_long(f"from the file to the noise: {self}", self.ratio, rounding)
+        ratio = float(np.max([self.ratio, self.longest]))  # a NaN is largest
+        if self.others > ALONE:
+            ratio = math.inf
+        return too_long(f"from the file to the noise: {self}", ratio, rounding)
 
     def __str__(self) -> str:
         unit = "record" if self.relation == ONE_RECORD else self.target.unit
         about = f"{self.target.unit} ({self.group})" if self.group else self.target.unit
         worst = "" if self.worst is None else f"; {unit} {self.worst} moves most"
+        if self.others > ALONE:
+            worst += f"; another user's contribution moves by {self.others:.2g} of the bound"
         return (
             f"{about}, {self.relation}: {self.ratio:.4g} times the distance that its "
-            f"certificate charges, over {self.tried} neighbouring files{worst}"
+            f"certificate charges, over {self.tried} neighbouring files{worst}; the longest "
+            f"contribution is {self.longest:.4g} bounds"
         )
 
 
@@ -118,6 +133,7 @@ class _Exchange:
     after: digest of the state after it.
     records: numbers of the records that train in each silo.
     charges: what a certificate charges for a user's group and turn; empty: there is none.
+    parts: (2, n_units) what each has contributed (`contributions`).
     """
 
     query: Query
@@ -127,6 +143,7 @@ class _Exchange:
     after: bytes = b""
     records: tuple[np.ndarray, ...] = ()
     charges: dict[Part, Charge] = field(default_factory=dict)
+    parts: np.ndarray = field(default_factory=lambda: np.zeros((2, 0)))
 
 
 def distances(
@@ -148,6 +165,7 @@ def distances(
     """
     file = file or File.of(exp)
     whole, plan = _whole_run(exp, rounds)
+    longest = max(float(exchange.parts[1].max(initial=0.0)) for exchange in whole)
     found = []
     for target in exp.algo.targets(plan.federation):
         for exchange in whole:
@@ -168,11 +186,14 @@ def distances(
                 chosen = chosen_units(file, part, most, members)
                 neighbours = (file.neighbour(rows[one], target.adjacency) for one in chosen)
                 compared = [
-                    _compared(other, plan, whole, _part(exp, group, int(owner[one])))
+                    _compared(other, plan, whole, group, int(owner[one]))
                     for one, other in zip(chosen, _within(seconds, neighbours))
                 ]
-                ratios = [float(np.max(own)) / units_moved for own in compared]
-                largest = LargestDistance(target, relation, True, group=group)
+                ratios = [float(np.max(own)) / units_moved for own, _ in compared]
+                others = max((moved for _, moved in compared), default=0.0)
+                largest = LargestDistance(
+                    target, relation, True, group=group, longest=longest, others=others
+                )
                 if ratios:
                     at = int(np.argmax(ratios))  # a NaN is largest
                     largest = replace(
@@ -180,27 +201,6 @@ def distances(
                     )
                 found.append(largest)
     return found
-
-
-def longest_contribution(exp: Experiment, rounds: int, rounding: float) -> Iterator[Premise]:
-    """The longest contribution that the framework bounds, over its bound. One that is too long need
-    not move a sum by more than is charged, where many bounds are charged for one unit.
-
-    rounds: rounds that are run.
-    rounding: share of a length that counts as rounding.
-    """
-    lengths = []
-    with ObservedRun(exp, lambda plan: plan, ()) as run:
-        state = run.restart(0)
-        for number in range(1, rounds + 1):
-            for query in run.prepared.queries(number):
-                total, _ = run.exchange(query, state)
-                if query.asked.enforced and math.isfinite(query.mechanism.clip):
-                    lengths += [tap.longest / query.mechanism.clip for tap in run.taps.values()]
-                state = exp.algo.next_state(state, query, total, run.prepared.plan)
-    if lengths:
-        name = "longest contribution, in bounds"
-        yield too_long(name, float(np.max(lengths)), rounding)
 
 
 def _by_group(exp: Experiment, owner: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -211,11 +211,6 @@ def _by_group(exp: Experiment, owner: np.ndarray) -> Iterator[tuple[str, np.ndar
         return
     own = membership(groups, exp.allocator.n_users)[owner]
     yield from ((group.name, own == place) for place, group in enumerate(groups))
-
-
-def _part(exp: Experiment, group: str, user: int) -> Part:
-    turns = exp.algo.contributors.turns
-    return group, user % turns if turns > 1 else None
 
 
 def _within(seconds: float, neighbours: Iterator[Experiment]) -> Iterator[Experiment]:
@@ -251,7 +246,8 @@ def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
         state = run.state
         for number in range(1, rounds + 1):
             for query in run.queries(number):
-                exchange = _Exchange(query, state, records=_records(run))
+                parts = np.zeros((2, exp.algo.contributors.number(run.plan.federation)))
+                exchange = _Exchange(query, state, records=_records(run), parts=parts)
 
                 def kept(
                     total: np.ndarray, deviation: float, _: object, known: _Exchange = exchange
@@ -259,7 +255,7 @@ def _whole_run(exp: Experiment, rounds: int) -> tuple[list[_Exchange], Plan]:
                     known.steps.append(total / deviation)
                     return total
 
-                with noisy_steps(kept):
+                with noisy_steps(kept), contributions(exchange.parts):
                     total, _ = run.exchange(query, state, watch=Stopwatch(), lines=[])
                 exchange.total = total
                 state = exp.algo.next_state(state, query, total, run.plan)
@@ -274,14 +270,18 @@ def _repeatable(exp: Experiment, plan: Plan) -> Plan:
     return plan if kept else replace(plan, streams=RepeatableSystem())
 
 
-def _compared(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: Part) -> list[float]:
-    """Distances between two runs, relative to their charges. What was public and what was released
-    in the run on the whole file is given. A state that differs although the sums before it do not
-    is not made of them alone.
+def _compared(
+    neighbour: Experiment, plan: Plan, whole: list[_Exchange], group: str, user: int
+) -> tuple[list[float], float]:
+    """Distances between two runs, relative to their charges, and how far contributions of others
+    move, in bounds. What was public and what was released in the run on the whole file is given. A
+    state that differs although the sums before it do not is not made of them alone.
 
-    part: group and turn of the unit in which the files differ.
+    group, user: of the unit in which the files differ.
     """
-    ratios = [0.0]
+    ratios, others = [0.0], 0.0
+    contributors = neighbour.algo.contributors
+    part = group, user % contributors.turns if contributors.turns > 1 else None
     covered: dict[str, tuple[Charge, list[np.ndarray]]] = {}
     with prepare(neighbour, revise=lambda _: plan) as run:
         for exchange in whole:
@@ -294,10 +294,15 @@ def _compared(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: P
                 charged, moved = exchange.charges.get(part, Charge(0.0)), []
             covered[name] = charged, moved
             differ = max(map(len, map(np.setxor1d, exchange.records, _records(run))))
+            parts = np.zeros_like(exchange.parts)
             try:
-                steps, total = _repeated(run, exchange)
+                with contributions(parts):
+                    steps, total = _repeated(run, exchange)
             except MisfitError:  # the server refuses a message, for numbers that are not finite
-                return [math.inf]
+                return [math.inf], others
+            if contributors.any_number:  # each unit is a user
+                moved_by = np.delete(np.abs(exchange.parts[0] - parts[0]), user)
+                others = max(others, float(moved_by.max(initial=0.0)))
             moved.append(total - exchange.total.vector)
             ratios.append(_relative(np.concatenate(moved), charged.sum, charged.norm))
             if charged.step:
@@ -306,8 +311,8 @@ def _compared(neighbour: Experiment, plan: Plan, whole: list[_Exchange], part: P
                 ratios += [*lengths, float(np.linalg.norm(lengths)) / math.sqrt(charged.touched)]
             after = run.algo.next_state(exchange.state, exchange.query, exchange.total, plan)
             if after.digest() != exchange.after:
-                return [math.inf]
-    return ratios
+                return [math.inf], others
+    return ratios, others
 
 
 def _repeated(run: PreparedRun, exchange: _Exchange) -> tuple[list[np.ndarray], np.ndarray]:

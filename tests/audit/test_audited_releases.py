@@ -68,6 +68,16 @@ def a_user_counts_twice(patch):
     )
 
 
+def a_missing_value_becomes_the_mean_of_all(patch):
+    values = SumsOfParts.values
+
+    def filled(self, silo, *given):
+        x, everybody = values(self, silo, *given), silo.data.x.numpy()
+        return np.where(np.isnan(x), np.nan_to_num(everybody).mean(axis=0), x)
+
+    patch.setattr(SumsOfParts, "values", filled)
+
+
 CASES = [  # words, what is planted, trials after which the attack's bound refutes by itself
     ((*MEAN, "target=3"), None, None),
     ((*MORE, *SILOS, *GAUSSIAN), None, None),
@@ -76,6 +86,7 @@ CASES = [  # words, what is planted, trials after which the attack's bound refut
     ((*MEAN, *GAUSSIAN), half_of_the_noise, 120),
     ((*MORE, *LAPLACE), a_bound_in_l2_for_noise_in_l1, None),
     (MEAN, a_user_counts_twice, None),
+    ((*MEAN, "bounds.glucose=0,50", *GAUSSIAN), a_missing_value_becomes_the_mean_of_all, None),
 ]
 
 
@@ -113,6 +124,7 @@ REFUSED = [
     ((*MEAN, "--one-run"), "--one-run=statistics: one that releases a model"),
     ((*MEAN, "--colluding", "2"), "--colluding=2: at most 1"),
     (MEAN[:4], "target="),
+    ((*MEAN, "hydra.run.dir=visits.csv"), "visits.csv: a folder"),
     (("evaluate",), "expected a run's folder"),
     (("evaluate", "visits.csv", "target=1"), "run=visits.csv: the folder of a run"),
 ]
