@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+    from fedpriv.accountants.base import Accountant
 
 
 def zcdp_noise(rho: float, epsilon: float, delta: float) -> float:
@@ -54,9 +57,9 @@ def composed_noise(
 
     from fedpriv.accountants.calibrate import smallest_noise
     from fedpriv.accountants.pld import RdpAndPld
+    from fedpriv.accountants.rdp import Rdp
 
     whole = gaussian_noise(1.0, epsilon, delta)
-    accountant = RdpAndPld(delta)
     if all(
         isinstance(event, GaussianDpEvent)
         for composition in runs(whole)
@@ -64,13 +67,15 @@ def composed_noise(
     ):
         return whole
 
-    def spent(factor: float) -> float:
+    def spent(accountant: Accountant, factor: float) -> float:
         return max(
             min(accountant.epsilons(composition, adjacency).values())
             for composition in runs(factor)
         )
 
-    return smallest_noise(spent, epsilon, near=whole)
+    rough = partial(spent, Rdp(delta))  # fast
+    near = smallest_noise(rough, epsilon, near=whole, tolerance=0.01)
+    return smallest_noise(partial(spent, RdpAndPld(delta)), epsilon, near=near)
 
 
 def paper_noise(steps: int, silos: int, epsilon: float, delta: float) -> float:

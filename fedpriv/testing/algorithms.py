@@ -41,7 +41,7 @@ from fedpriv.testing.noise import declarations, noise_premises
 from fedpriv.testing.premise import Premise, power_lines, sharing_level
 from fedpriv.testing.sensitivity import EXACT, distances
 
-TENSORS = ("model=mlp", "model.hidden=[32]")
+TENSORS = ("model=mlp", "model.hidden=[64]")
 """A network with four tensors, unless the words name another."""
 ROUNDS = 8
 """Rounds of a run, unless the words name a number."""
