@@ -11,7 +11,7 @@ import copy
 import inspect
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,9 @@ def save_network(
         places[node] = len(places)
     tree = {"shape": list(shape), "dtype": str(dtype).removeprefix("torch."), "nodes": nodes}
     try:
-        saved = load_network(tree, tensors)
+        saved = SavedNetwork(nodes, tensors)
+        saved.fill(tensors)
+        _require_rows(saved, shape, dtype, "cpu")  # "meta" loads torch's compiler, in a second
         with torch.no_grad():
             same = all(torch.equal(saved(x), own(x)) for x in inputs(own, shape, dtype))
     except (RuntimeError, TypeError, ValueError, LookupError) as error:
@@ -316,18 +318,29 @@ def _size(value: Any) -> int:
 def load_network(tree: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> SavedNetwork:
     """The network of `save_network`. The values may be a stranger's. Raises ValueError, TypeError,
     LookupError, AttributeError or RuntimeError."""
-    shape, dtype = tree["shape"], {"float32": torch.float32, "int64": torch.int64}[tree["dtype"]]
+    network = SavedNetwork(tree["nodes"], tensors)
+    dtype = {"float32": torch.float32, "int64": torch.int64}[tree["dtype"]]
+    _require_rows(network, tree["shape"], dtype, "meta")
+    network.fill(tensors)
+    return network
+
+
+def _require_rows(
+    network: SavedNetwork, shape: Sequence[int], dtype: torch.dtype, device: str
+) -> None:
+    """Raise ValueError if a record of this shape is too large in some layer, or has no row of
+    outputs.
+
+    device: where the network is; "meta": without memory.
+    """
     if math.prod(shape) > MOST_NUMBERS or not all(type(one) is int and one > 0 for one in shape):
         raise ValueError(f"records of shape {shape!s:.60}")
-    network = SavedNetwork(tree["nodes"], tensors)
     with torch.no_grad():
-        found = network.values(torch.zeros((BATCH, *shape), dtype=dtype, device="meta"))
+        found = network.values(torch.zeros((BATCH, *shape), dtype=dtype, device=device))
     if max(map(_size, found)) > BATCH * MOST_NUMBERS:
         raise ValueError(f"more than {MOST_NUMBERS} numbers of a record between two layers")
     if not isinstance(found[-1], Tensor) or found[-1].dim() != 2 or len(found[-1]) != BATCH:
         raise ValueError("its outputs are no row for each record")
-    network.fill(tensors)
-    return network
 
 
 def run_network(network: nn.Module, x: np.ndarray) -> np.ndarray:
