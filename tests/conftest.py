@@ -6,6 +6,7 @@ os.environ.setdefault(
 
 import gc
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -17,6 +18,16 @@ from absl import logging as absl_logging
 from hypothesis import settings
 from ray_clusters import cluster, started_cluster  # noqa: F401 (fixtures)
 from small_data import write_all
+
+MEMORY = "/dev/shm"
+if (
+    "TMPDIR" not in os.environ
+    and os.access(MEMORY, os.W_OK)
+    and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC  # compiled kernels are loaded from there
+    and shutil.disk_usage(MEMORY).free > 4 * 2**30
+):
+    # A run waits for the disk some twenty times, 6 ms each, and tests make thousands of runs.
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 # Whoever configures logging closes every handler, and this one its stream unless that is a standard
 # one: not pytest's.
