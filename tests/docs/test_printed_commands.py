@@ -136,7 +136,7 @@ def world(tmp_path_factory, small_root):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDPRIV_DATA", str(small_root))
         for effort in ("QUICK", "THOROUGH"):
-            patch.setattr(audit_command, effort, Effort(5.0, 20))
+            patch.setattr(audit_command, effort, Effort(1.0, 20))
             patch.setattr(audit_command, f"{effort}_CANARIES", 400)
         patch.setattr(one_run, "PREMISE_EFFORT", Effort(1.0, 20))
         yield folder

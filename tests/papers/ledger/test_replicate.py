@@ -154,7 +154,7 @@ def test_the_command_resumes_and_keeps_every_seed(tmp_path, monkeypatch, capsys)
     small = replace(
         ENTRY,
         replication=replace(
-            SMALL,
+            ONE,
             methods={
                 "SPIDER": (("algo=spider", "algo.phase=1"),),
                 "MB-SGD": (("algo=minibatch_sgd",),),
