@@ -155,7 +155,7 @@ def sweep(
         if sweeper := own_sweeper(configs[0]):
             jobs = draw_jobs(jobs, sweeper, line)
         SideBySide(at_once).launch(jobs, quiet=True)
-        found = load_runs(*[job.folder for job in jobs])
+        found = load_runs([job.folder for job in jobs if job.failure is None] or place)
         release_choices(find_selections(found.runs, None))
         return found
 

@@ -98,6 +98,14 @@ def test_a_quiet_command_says_nothing(tmp_path):
     assert "done" in (tmp_path / "out" / "run.log").read_text()
 
 
+def test_a_sweep_has_the_results_of_the_runs_that_do_not_diverge(tmp_path):
+    words = (*TINY, "algo.noise_multiplier=5", "algo.global_lr=1,1e60")
+    [run] = fedpriv.sweep(*words, folder=tmp_path / "some").runs
+    assert run.folder == tmp_path / "some" / "0"
+    with pytest.raises(FedprivError, match=r"no finished run at or below .*/none"):
+        fedpriv.sweep(*words[:-1], "algo.global_lr=1e60", folder=tmp_path / "none")
+
+
 def test_loading_says_nothing_about_runs_that_are_left_out_but_in_the_log(tmp_path, capfd, caplog):
     done, cut = tmp_path / "done", tmp_path / "cut"
     fedpriv.run(*TINY, folder=done)

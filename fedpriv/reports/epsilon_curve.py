@@ -117,14 +117,14 @@ def draw(
     metric, observer, method: see `summarise`.
 
     Raises FedprivError for runs on several data sets, for names that the runs do not have, and if
-    no run has a finite epsilon.
+    no run has both a metric and a finite epsilon.
     """
     groups = group_runs(runs)
     summaries = summarise(groups, metric=metric, observer=observer, method=method)
     found = [(summary, curve_of(summary, method)) for summary in summaries]
     drawn = [(summary, curve) for summary, curve in found if len(curve)]
     if not drawn:
-        raise FedprivError(f"{runs[0].folder}: no run has a finite epsilon to draw against")
+        raise FedprivError(f"{runs[0].folder}: no run has both a metric and a finite epsilon")
     figure, axis = plt.subplots(figsize=SIZE, layout="constrained")
     looks = Looks.of([summary.group for summary, _ in drawn])
     for summary, curve in drawn:

@@ -118,7 +118,8 @@ class Report(NotedTable):
             "mean ± standard deviation (n - 1) over n seeds, after the last round; "
             f"epsilon{whose}, delta = {deltas}, the largest over seeds"
         ]
-        labels = sorted({(line.metric, line.label) for line in self.summaries})
+        told = (line for line in self.summaries if not line.group.untold)
+        labels = sorted({(line.metric, line.label) for line in told})
         notes += [f"{metric} is {_article(label)}" for metric, label in labels]
         if not alike_keyed([run for group in self.groups for run in group.runs]):
             notes.append(
