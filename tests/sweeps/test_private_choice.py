@@ -15,6 +15,7 @@ from fedpriv.accountants.renyi import ORDERS
 from fedpriv.bundles.bundle import read_bundle
 from fedpriv.errors import FedprivError
 from fedpriv.ledgers.data_ledger import DataLedger
+from fedpriv.projects.patients import csv_text
 from fedpriv.reports.selection_cost import BEST, find_selections, release_choices
 from fedpriv.runs.stopping import STOPPING
 from fedpriv.runs.tables import STATISTICS
@@ -224,3 +225,11 @@ def test_refused_in_one_line_before_a_run_starts(more, line, tmp_path):
     assert line in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_exact_metrics_of_persons_choose_nothing(tmp_path):
+    (tmp_path / "a.csv").write_text(csv_text())
+    columns = ("data.label=died", "data.user=patient", "data.silo=hospital")
+    exact = [word for word in WORDS if not word.startswith(("stop.", "evaluation="))]
+    with pytest.raises(FedprivError, match="auc: a private score, since persons are tested: stop"):
+        fedpriv.sweep(*exact, "data=table", f"data.path={tmp_path / 'a.csv'}", *columns)
