@@ -184,25 +184,16 @@ def _ours(
     network: nn.Module, x: Tensor, y: Tensor, *, compiled: bool = True
 ) -> Callable[[], Tensor]:
     from fedpriv.models.tasks import Classification
-    from fedpriv.training.batch_sums import BatchSums
+    from fedpriv.training.clipped import ClippedGradients
     from fedpriv.training.contributions import ContributionStats
     from fedpriv.training.vectors import flatten
 
     keys = np.arange(len(x), dtype=np.uint64)
-    sums = BatchSums(
-        CLIP,
-        network,
-        Classification(),
-        x.unsqueeze(1),
-        y.unsqueeze(1),
-        keys,
-        ContributionStats(),
-    )
+    gradients = ClippedGradients(network, Classification(), CLIP, shape=tuple(x.shape[1:]))
     if not compiled:
-        sums.gradients.compiled = None
+        gradients.compiled = None
     theta = flatten(network)
-    batch = np.arange(len(x))
-    return lambda: sums.sum(theta, batch)
+    return lambda: gradients.sum(theta, x, y, keys=keys, stats=ContributionStats())
 
 
 def _ghost(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], Tensor]:

@@ -52,7 +52,7 @@ from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import Query, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 from fedpriv.util.streams import Streams
 
 if TYPE_CHECKING:
@@ -249,33 +249,38 @@ class CdpFedAvg(BatchMethod):
         import torch
 
         from fedpriv.training.clipped import ClippedGradients
-        from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining, scaled_to
+        from fedpriv.training.noisy_sgd import partition_batches, scaled_to
+        from fedpriv.training.noisy_steps import NoisySteps
 
         data = silo.data
         mechanism = query.mechanism
         streams = silo.streams
         x = data.x if self.feature_norm is None else scaled_to(data.x, self.feature_norm)
         shape = tuple(x.shape[1:])
-        recipe = NoisySgd(self.local_steps, self.batch(len(x)), self.local_lr)
+        size = self.batch(len(x))
+        rate = self.local_lr / size
+        order = streams.generator(query.stream("batches"), query.round, silo.name)
         gradients = ClippedGradients(
             silo.model, silo.task, mechanism.limit, shape=shape, dtype=x.dtype
         )
-        moved, last = yield NoisyTraining(
+        # The last step's noise is the noise share of the message, apart from what it hides.
+        moved, last = yield NoisySteps(
             gradients=gradients,
-            recipe=recipe,
             theta=params,
             x=x,
             y=data.y,
-            noise=mechanism.training_noise(),
+            batches=partition_batches(len(x), size, self.local_steps, order=order),
+            batch_size=size,
+            rates=np.full(self.local_steps, rate),
+            noise=mechanism.training_noise(size),
             noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
-            order=streams.generator(query.stream("batches"), query.round, silo.name),
-            dropout_seed=streams.torch_seed(query.stream("dropout"), query.round, silo.name),
+            noised=self.local_steps - 1,
+            keys=silo.dropout_keys(query),
             stats=stats,
         )
         # The last step's marks have the last step's noise, as its gradients do.
-        step = self.local_lr / recipe.batch_size
-        change = mechanism.marked(torch.from_numpy(moved), step * last.within, step * last.clipped)
-        yield Contributions(np.array([silo.index]), change.unsqueeze(0).to(x.device))
+        change = mechanism.marked(torch.from_numpy(moved), rate * last.within, rate * last.clipped)
+        yield silo.contribution(change.numpy())
 
     def units_in_sum(self, query: Query, total: Total, plan: Plan) -> float:
         return self.local_lr * super().units_in_sum(query, total, plan)

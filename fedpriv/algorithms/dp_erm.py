@@ -45,8 +45,9 @@ The paper claims (epsilon, delta) for a sigma that is m times too small (Theorem
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,12 +59,12 @@ from fedpriv.certificates.request import ObservedRelease, Request
 from fedpriv.errors import require, require_positive
 from fedpriv.mechanisms.base import Mechanism
 from fedpriv.mechanisms.calibration import paper_noise, zcdp_noise
-from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -227,35 +228,36 @@ class DpErm(RecordMethod):
         last_noise: np.ndarray,
         stats: ContributionStats,
         pending: PendingState | None,
-    ) -> Iterator[Contributions]:
-        import torch
-
+    ) -> Computation:
         from fedpriv.training.clipped import ClippedGradients
-        from fedpriv.training.modes import seeded_dropout
+        from fedpriv.training.noisy_steps import NoisySteps
 
         x = silo.data.x
-        y = silo.data.y
         mechanism = query.mechanism
         streams = silo.streams
         gradients = ClippedGradients(
             silo.model, silo.task, mechanism.clip, shape=tuple(x.shape[1:]), dtype=x.dtype
         )
-        rng = streams.secret(query.stream("noise"), query.round, silo.name)
-        model = start.astype(np.float64)
-        before = (query.round - 1) * self.local_steps
-        with seeded_dropout(
-            x.device, streams.torch_seed(query.stream("dropout"), query.round, silo.name)
-        ):
-            for step in range(1, self.local_steps + 1):
-                at = torch.from_numpy(model).to(x.device, torch.float32)
-                mean = gradients.sum(at, x, y, stats=stats).cpu().numpy() / len(x)
-                rate = self.rate(before + step)
-                noise: np.ndarray | float = 0.0
-                if step < self.local_steps:
-                    own = mechanism.training_noise(1 / self._noise_size(silo))
-                    mean, noise = own.add(mean, rng)
-                model -= rate * (mean + self.strong_convexity * model)
-                model -= rate * noise
+        first = (query.round - 1) * self.local_steps + 1
+        rates = [self.rate(step) for step in range(first, first + self.local_steps)]
+        everything = np.arange(len(x))
+        # Later steps cannot change the last one's noise: it is the noise share of the message.
+        change, _ = yield NoisySteps(
+            gradients=gradients,
+            theta=start,
+            x=x,
+            y=silo.data.y,
+            batches=repeat(everything, self.local_steps),
+            batch_size=len(x),
+            rates=np.array(rates) / len(x),
+            noise=mechanism.training_noise(len(x) / self._noise_size(silo)),
+            noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
+            noised=self.local_steps - 1,
+            keys=silo.dropout_keys(query),
+            pull=self.strong_convexity * len(x),
+            stats=stats,
+        )
+        model = start + change
         if pending is not None:
             encoded = (
                 query.encoding.nearest(model)
@@ -263,9 +265,7 @@ class DpErm(RecordMethod):
                 else model
             )
             pending["model"] = encoded + last_noise
-        yield Contributions(
-            np.array([silo.index]), torch.from_numpy(model).unsqueeze(0).to(x.device)
-        )
+        yield silo.contribution(model)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         # Silos in the sum continue from the average, which the next broadcast contains.

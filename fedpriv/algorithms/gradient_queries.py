@@ -47,25 +47,24 @@ def _mean(
     Both use the same records and the same dropout."""
     import torch
 
-    from fedpriv.training.batch_sums import BatchSums
+    from fedpriv.training.clipped import NO_KEYS, ClippedGradients
 
     data = silo.data
     mechanism = query.mechanism
     rows = batches.rows(silo, query, size)
-    stream = query.stream("dropout")
-
-    def keys(batch: np.ndarray) -> np.ndarray:
-        return silo.streams.unit_keys(stream, query.round, silo.name, data.records[batch])
-
-    x, y = data.x.unsqueeze(1), data.y.unsqueeze(1)
-    sums = BatchSums(mechanism.limit, silo.model, silo.task, x, y, keys, stats)
+    gradients = ClippedGradients(
+        silo.model, silo.task, mechanism.limit, shape=tuple(data.x.shape[1:]), dtype=data.x.dtype
+    )
+    keys = silo.dropout_keys(query)[rows] if gradients.drops else NO_KEYS
+    index = torch.from_numpy(rows).to(data.x.device)
+    x, y = data.x[index], data.y[index]
     points = [
         torch.tensor(down[name], dtype=torch.float32, device=data.x.device)
         for name in ("params", "previous")
         if name in down
     ]
-    mean, *previous = [sums.sum(point, rows) / size for point in points]
+    mean, *previous = [gradients.sum(at, x, y, keys=keys, stats=stats) / size for at in points]
     for other in previous:
         mean = mean - other
     within, beyond = stats.within / size, stats.clipped / size
-    yield Contributions(np.array([silo.index]), mechanism.marked(mean, within, beyond).unsqueeze(0))
+    yield silo.contribution(mechanism.marked(mean, within, beyond).numpy())

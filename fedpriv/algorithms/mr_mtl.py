@@ -20,7 +20,7 @@ certificate of a silo counts its own noise alone, and holds for every observer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,12 +33,12 @@ from fedpriv.certificates.noise import DpSgdNoise
 from fedpriv.certificates.request import Request
 from fedpriv.errors import require
 from fedpriv.mechanisms.base import Mechanism
-from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import UPDATE, Federation, Plan
 from fedpriv.rounds.query import PendingState, Query, SiloState, Total
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.rounds.state import State
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 
 @dataclass(frozen=True)
@@ -130,17 +130,15 @@ class MrMtl(UldpGroup):
         mean: np.ndarray,
         pending: PendingState,
         stats: ContributionStats,
-    ) -> Iterator[Contributions]:
-        import torch
-
+    ) -> Computation:
         own = silo.state.get(PARAMS, mean)
         noise = self._noise(silo.plan).of_silo(silo.index)
-        change = self.noisy_change(
+        change = yield from self.noisy_change(
             silo, query, own, stats, noise=noise, proximal=self.proximal, anchor=mean
         )
-        model = own if change is None else own + change.cpu().numpy()
+        model = own if change is None else own + change
         pending[PARAMS] = model
-        yield Contributions(np.array([silo.index]), torch.from_numpy(model).unsqueeze(0))
+        yield silo.contribution(model)
 
     def silo_state(self, silo: Silo, pending: PendingState, summed: bool) -> SiloState:
         return {**silo.state, **pending}

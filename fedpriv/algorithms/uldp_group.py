@@ -13,7 +13,7 @@ for the worst split of these records over silos. The number of training records 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,17 @@ from fedpriv.data.base import DataSet
 from fedpriv.data.flags import group_size, select
 from fedpriv.errors import require
 from fedpriv.rounds.contributors import Silos
-from fedpriv.rounds.local_job import LocalJob
+from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.plan import Federation, Plan
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
-from fedpriv.training.contributions import Contributions, ContributionStats
+from fedpriv.training.contributions import ContributionStats
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-    from torch import Tensor, nn
+    from torch import nn
+
+    from fedpriv.training.noisy_steps import NoisySteps, Trained
 
 LOOKING_RULES = ("max", "median")
 """Rules that choose the group size from the users' numbers of records, which are private."""
@@ -137,10 +139,10 @@ class UldpGroup(WholeSilo):
 
     def _train(
         self, silo: Silo, query: Query, params: np.ndarray, stats: ContributionStats
-    ) -> Iterator[Contributions]:
-        change = self.noisy_change(silo, query, params, stats)
+    ) -> Computation:
+        change = yield from self.noisy_change(silo, query, params, stats)
         if change is not None:
-            yield Contributions(np.array([silo.index]), change.unsqueeze(0))
+            yield silo.contribution(change)
 
     def noisy_change(
         self,
@@ -151,15 +153,13 @@ class UldpGroup(WholeSilo):
         *,
         noise: float = 1.0,
         proximal: float = 0.0,
-        anchor: np.ndarray | None = None,
-    ) -> Tensor | None:
+        anchor: np.ndarray | float = 0.0,
+    ) -> Generator[NoisySteps, Trained, np.ndarray | None]:
         """The change (d,) of a silo's model by its noisy steps from `params`; None: it takes none.
 
         noise: noise of the steps over that of the mechanism.
         proximal, anchor: see `DpSgd`.
         """
-        import torch
-
         from fedpriv.training.dp_sgd import DpSgd, dp_sgd
 
         data = silo.data
@@ -180,11 +180,10 @@ class UldpGroup(WholeSilo):
             expected_batch=records // group * rate,
             proximal=proximal,
         )
-        device = data.x.device
-        return dp_sgd(
+        change, _ = yield dp_sgd(
             recipe,
             model=silo.model,
-            theta=torch.tensor(params, dtype=torch.float32, device=device),
+            theta=params,
             x=data.x,
             y=data.y,
             task=silo.task,
@@ -192,6 +191,7 @@ class UldpGroup(WholeSilo):
             noise_rng=streams.secret(query.stream("noise"), query.round, silo.name),
             dropout_keys=streams.unit_keys(query.stream("dropout"), query.round, silo.name, units),
             group=group,
-            anchor=None if anchor is None else torch.tensor(anchor, device=device),
+            anchor=anchor,
             stats=stats,
         )
+        return change

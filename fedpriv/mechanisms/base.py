@@ -17,7 +17,6 @@ from fedpriv.encoding.base import LEAST_STEPS
 from fedpriv.errors import ConfigError, require
 from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.mechanisms.grid_noise import noised
-from fedpriv.util.streams import SystemGenerator
 
 if TYPE_CHECKING:
     import torch
@@ -30,27 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingNoise:
-    """Noise on a mean of gradients.
+    """Noise on a sum of gradients.
 
     deviation: standard deviation of each coordinate; 0: no noise.
     """
 
     deviation: float
 
-    def add(
-        self, total: np.ndarray, rng: Generator, *, divisor: int = 1
-    ) -> tuple[np.ndarray, np.ndarray | float]:
-        """A sum (d,) float64, and the noise of total / divisor: a step follows total / divisor +
-        noise.
-
-        Seeded noise is a Gaussian number a coordinate, in order. Noise that protects somebody is
-        added to the total here, where both are integers; the second result is then zero.
-        """
-        if not self.deviation:
-            return total, 0.0
-        if isinstance(rng, SystemGenerator):
-            return noised(total, self.deviation * divisor, rng), 0.0
-        return total, rng.standard_normal(len(total)) * self.deviation
+    def add(self, total: np.ndarray, rng: Generator) -> np.ndarray:
+        """The noised sum (d,) float64, see `grid_noise.noised`."""
+        return noised(total, self.deviation, rng) if self.deviation else total
 
 
 NOT_IN_TRAINING = "gaussian: noise on gradients in training is real-valued"
@@ -163,7 +151,7 @@ class Mechanism(ABC):
         raise self.refused("binomial: aggregation=shuffle counts bits")
 
     def training_noise(self, sensitivity: float = 1.0) -> TrainingNoise:
-        """The noise on a mean of gradients inside local training. Raises ConfigError where the
+        """The noise on a sum of gradients inside local training. Raises ConfigError where the
         mechanism has none.
 
         sensitivity: as for `noise_share`.

@@ -12,6 +12,7 @@ from fedpriv.parties.party import silo_name
 from fedpriv.rounds.contributors import Contributors, Silos
 from fedpriv.rounds.local_job import Computation, LocalJob
 from fedpriv.rounds.query import PendingState, Query, SiloState
+from fedpriv.training.contributions import Contributions
 from fedpriv.training.description import Execution, Training
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ class Silo:
     @property
     def streams(self) -> Streams:
         return self.plan.streams
+
+    def contribution(self, vector: np.ndarray) -> Contributions:
+        """A vector (d,) that is the whole silo's."""
+        import torch
+
+        own = torch.from_numpy(vector).to(self.data.x.device)
+        return Contributions(np.array([self.index]), own.unsqueeze(0))
+
+    def dropout_keys(self, query: Query) -> np.ndarray:
+        """(n,) uint64, from which each record of the silo draws its dropout in a query."""
+        stream = query.stream("dropout")
+        return self.streams.unit_keys(stream, query.round, self.name, self.data.records)
 
     def train(
         self, query: Query, training: Training, *, pending: PendingState | None = None

@@ -19,9 +19,8 @@ from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
 from fedpriv.rounds import bounding, one_row
 from fedpriv.rounds.query import Query
-from fedpriv.training import dp_sgd
 from fedpriv.training.contributions import Contributions
-from fedpriv.training.noisy_sgd import NoisyTraining
+from fedpriv.training.noisy_steps import NoisySteps
 
 
 @dataclass(frozen=True)
@@ -112,24 +111,14 @@ sum that training continues from."""
 def noisy_steps(change: Noised) -> Iterator[None]:
     """Context in which the sums of noisy steps inside local training are those of `change`. Steps
     are those of Python, as with noise that protects somebody."""
-    add, noised = TrainingNoise.add, vars(dp_sgd)["noised"]
+    add = TrainingNoise.add
 
-    def added(
-        noise: TrainingNoise, total: np.ndarray, rng: Generator, *, divisor: int = 1
-    ) -> tuple[np.ndarray, float]:
-        def drawn(total: np.ndarray) -> np.ndarray:
-            own, alone = add(noise, total, rng, divisor=divisor)
-            return own + divisor * alone
-
-        return change(total, noise.deviation * divisor, drawn), 0.0
-
-    def of_sums(total: np.ndarray, deviation: float, rng: Generator) -> np.ndarray:
-        return change(total, deviation, lambda own: np.asarray(noised(own, deviation, rng)))
+    def added(noise: TrainingNoise, total: np.ndarray, rng: Generator) -> np.ndarray:
+        return change(total, noise.deviation, lambda own: add(noise, own, rng))
 
     with (
-        mock.patch.object(dp_sgd, "noised", of_sums),
         mock.patch.object(TrainingNoise, "add", added),
-        mock.patch.object(NoisyTraining, "program", None),
+        mock.patch.object(NoisySteps, "program", None),
     ):
         yield
 

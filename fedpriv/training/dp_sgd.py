@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedpriv.mechanisms.base import TrainingNoise
 from fedpriv.mechanisms.discrete_sampling import Generator
-from fedpriv.mechanisms.grid_noise import noised
 from fedpriv.models.tasks import Task
-from fedpriv.training.batch_sums import BatchSums
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
+from fedpriv.training.noisy_steps import NoisySteps
 
 
 @dataclass(frozen=True)
@@ -51,27 +52,25 @@ def dp_sgd(
     recipe: DpSgd,
     *,
     model: nn.Module,
-    theta: Tensor,
+    theta: np.ndarray,
     x: Tensor,
     y: Tensor,
     task: Task,
     coins: Callable[[int], np.ndarray],
     noise_rng: Generator,
     dropout_keys: np.ndarray,
+    stats: ContributionStats,
     group: int = 1,
-    anchor: Tensor | None = None,
-    stats: ContributionStats | None = None,
-) -> Tensor:
-    """Final minus starting parameters (d,) float64 after training from `theta` (d,) on one silo's
-    records.
+    anchor: np.ndarray | float = 0.0,
+    dtype: torch.dtype = torch.float32,
+) -> NoisySteps:
+    """Training from `theta` (d,) float64 on one silo's records.
 
-    Gradients are computed in the data type of `theta`, mostly float32; clips, sums, noise and steps
-    are float64. The result is a deterministic function of the arguments, the coins and the state of
-    the generator. torch's global generators and `model` stay as they are. A gradient with NaN or
-    infinity counts as zero. Whether it does depends on its record and the public model alone, so
-    the sensitivity stays `clip`.
+    torch's global generators and `model` stay as they are. A gradient with NaN or infinity counts
+    as zero. Whether it does depends on its record and the public model alone, so the sensitivity
+    stays `clip`.
 
-    x: (n, ...), y: (n, ...), on the device of `theta`.
+    x: (n, ...), y: (n, ...), on the training device.
     coins: returns, for a step's number, a uniform number from [0, 1) for each group, (n / group,).
     dropout_keys: (n / group,) uint64, from which each group draws its dropout in every step. A
         group's coin and key must not depend on which other groups are there: else removing one
@@ -81,7 +80,8 @@ def dp_sgd(
         privacy is then the group. A record is in one group only, so it has the same guarantee,
         provided that the grouping of records does not depend on whether others are there. k records
         of one user, if they fill whole groups, are k / group units.
-    anchor: parameters (d,) that the proximal term pulls to; None: there is no such term.
+    anchor: parameters (d,) that the proximal term pulls to.
+    dtype: in which gradients are computed.
     stats: counts the sampled gradients (`units`), the clipped ones and those that are not finite;
         not private.
 
@@ -92,17 +92,29 @@ def dp_sgd(
         raise ValueError(
             f"{len(x)} rows in groups of {group}, expected batch {recipe.expected_batch}"
         )
-    x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
-    sums = BatchSums(recipe.clip, model, task, x, y, dropout_keys.__getitem__, stats)
-    vector = theta.to(torch.float64, copy=True)
-    for step in range(recipe.steps):
-        batch = np.flatnonzero(coins(step) < recipe.sampling_rate)
-        total = sums.sum(vector.to(theta), batch, step)
-        if recipe.noise_multiplier:
-            deviation = recipe.noise_multiplier * recipe.clip
-            total = torch.from_numpy(noised(total.cpu().numpy(), deviation, noise_rng)).to(total)
-        change = recipe.lr / recipe.expected_batch * total
-        if anchor is not None:
-            change += recipe.lr * recipe.proximal * (vector - anchor)
-        vector -= change
-    return vector - theta
+    multiplier = recipe.noise_multiplier
+    deviation = multiplier * recipe.clip if multiplier else 0.0  # the clip may be infinite
+    shape = tuple(x.shape[1:])
+    if group > 1:
+        x, y = (torch.unflatten(rows, 0, (len(rows) // group, group)) for rows in (x, y))
+    return NoisySteps(
+        gradients=ClippedGradients(
+            model, task, recipe.clip, shape=shape, group=group if group > 1 else None, dtype=x.dtype
+        ),
+        theta=theta,
+        x=x,
+        y=y,
+        batches=(
+            np.flatnonzero(coins(step) < recipe.sampling_rate) for step in range(recipe.steps)
+        ),
+        batch_size=recipe.expected_batch,
+        rates=np.full(recipe.steps, recipe.lr / recipe.expected_batch),
+        noise=TrainingNoise(deviation),
+        noise_rng=noise_rng,
+        noised=recipe.steps,
+        keys=dropout_keys,
+        stats=stats,
+        pull=recipe.proximal * recipe.expected_batch,
+        anchor=anchor,
+        dtype=dtype,
+    )

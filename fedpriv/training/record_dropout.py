@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedpriv.training.graph import fresh
 from fedpriv.training.masked_dropout import DROPOUTS, MaskedDropout
 from fedpriv.training.modes import kept_generators
 from fedpriv.training.per_network import once_per_network
-from fedpriv.training.random_words import random_words, row_counters, threshold
+from fedpriv.training.random_words import name_of, random_words, row_counters, threshold
 
 
 class RecordDropout:
@@ -81,6 +82,13 @@ class RecordDropout:
         )
         require(once and not drawn, "model", type(self.model).__name__, allowed)
         return found
+
+    def names(self, steps: Sequence[int], layers: Sequence[str]) -> np.ndarray:
+        """(steps, layers) uint64: names of the words that these layers draw in each step."""
+        buffers = [name for name, _, _ in self.layers]
+        places = [buffers.index(f"{layer}.mask") for layer in layers]
+        found = [[name_of((step, place))[0] for place in places] for step in steps]
+        return np.array(found, dtype=np.uint64).reshape(len(steps), len(layers))
 
     def masks(self, keys: np.ndarray, step: int) -> dict[str, Tensor]:
         """The masks (b, ...) of records (groups) with `keys` (b,) uint64 in this step, by the names

@@ -21,8 +21,8 @@ from fedpriv.mechanisms.gaussian import Gaussian
 from fedpriv.rounds.contributors import UniformWeighting, Users
 from fedpriv.rounds.mixing import Past
 from fedpriv.runtime.silo import SiloWork
-from fedpriv.training import dp_sgd, noisy_sgd
-from fedpriv.training.batch_sums import BatchSums
+from fedpriv.training import dp_sgd, noisy_steps
+from fedpriv.training.clipped import ClippedGradients
 from fedpriv.util.streams import Streams
 
 Patch = pytest.MonkeyPatch
@@ -359,21 +359,21 @@ def half_of_the_steps(patch):
 
 @bug("DP-SGD clips the sum of a batch, not its records", *GROUP)
 def clip_of_the_batch(patch):
-    def loose(self, clip, *given):
-        made(self, 1e3 * clip, *given)
+    def loose(self, model, task, clip, **more):
+        made(self, model, task, 1e3 * clip, **more)
 
-    made = BatchSums.__init__
-    patch.setattr(BatchSums, "__init__", loose)
+    made = ClippedGradients.__init__
+    patch.setattr(ClippedGradients, "__init__", loose)
 
 
 @bug("local steps are not noised, except for the last", *STEPS)
 def silent_steps(patch):
-    train = noisy_sgd.NoisyTraining
+    steps = noisy_steps.NoisySteps
 
     def silent(*given, noise, **more):
-        return train(*given, noise=replace(noise, deviation=0.0), **more)
+        return steps(*given, noise=replace(noise, deviation=0.0), **more)
 
-    patch.setattr(noisy_sgd, "NoisyTraining", silent)
+    patch.setattr(noisy_steps, "NoisySteps", silent)
 
 
 @bug("the noise of local steps is a tenth too small", *STEPS)

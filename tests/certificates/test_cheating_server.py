@@ -39,7 +39,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import prepare
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining
+from fedpriv.training.noisy_steps import NoisySteps
 
 DELTA = 1e-5
 FOUR = ("allocator.n_silos=4", "aggregation.threshold=3")
@@ -349,16 +349,18 @@ def test_why_noisy_local_steps_have_no_row():
     for label in (0.0, 1.0):
         y = labels.clone()
         y[0] = label
-        change, _ = NoisyTraining(
+        change, _ = NoisySteps(
             gradients=ClippedGradients(network, BinaryClassification(), 1.0, shape=(1,)),
-            recipe=NoisySgd(1, 10, rate),
             theta=np.full(size, 1.5 * 2.0**52),
             x=x,
             y=y,
+            batches=iter([np.arange(10)]),
+            batch_size=10,
+            rates=np.array([rate / 10]),
             noise=TrainingNoise(0.0),
             noise_rng=np.random.default_rng(0),
-            order=np.random.default_rng(0),
-            dropout_seed=0,
+            noised=0,
+            keys=np.zeros(10, dtype=np.uint64),
             stats=ContributionStats(),
         ).run()
         moved.append(change)

@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from totals import total
 
 from fedpriv.algorithms.uldp import UldpBase
@@ -107,17 +108,16 @@ def test_no_record_moves_a_step_by_more_than_the_clip(data, rate, folder, monkey
     """
     exp, run = world(data, "uldp_group"), training.dp_sgd
 
-    def watched(recipe, *, model, theta, x, y, **arguments):
+    def watched(recipe, *, model, x, y, **arguments):
         # The step is large beside the parameters, so that they do not round it away.
         recipe = replace(recipe, noise_multiplier=0.0, lr=1e4 * recipe.expected_batch)
         y = y.double() if y.is_floating_point() else y
-        return 1e-4 * run(
-            recipe, model=model.double(), theta=theta.double(), x=x.double(), y=y, **arguments
-        )
+        exact = {"model": model.double(), "x": x.double(), "y": y, "dtype": torch.float64}
+        return run(recipe, **exact, **arguments)
 
     monkeypatch.setattr(training, "dp_sgd", watched)
     monkeypatch.setattr(UldpGroup, "steps", lambda algo, records: (1, rate))
-    moved = moves(exp, without_row)
+    moved = moves(exp, without_row, scale=lambda data: 1e-4)
     with prepare(exp) as prepared:
         assert len(moved) == sum(prepared.plan.federation.silo_records)
     assert 0.9 * CLIP < max(moved) <= CLIP * (1 + 1e-9)

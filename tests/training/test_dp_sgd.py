@@ -94,10 +94,18 @@ def train(model, x, y, task, recipe, group=1, sample=0, noise=1, dropout=2, stat
         "noise_rng": noise_rng,
         "dropout_keys": keys,
     }
-    theta = flatten(model)
-    return dp_sgd(
-        recipe, model=model, theta=theta, x=x, y=y, task=task, group=group, stats=stats, **random
-    )
+    change, _ = dp_sgd(
+        recipe,
+        model=model,
+        theta=flatten(model).double().numpy(),
+        x=x,
+        y=y,
+        task=task,
+        group=group,
+        stats=stats or ContributionStats(),
+        **random,
+    ).run()
+    return torch.from_numpy(change)
 
 
 def one_by_one(model, theta, x, y, task, group):
@@ -236,7 +244,7 @@ def dropping(kind):
 def test_removing_a_record_leaves_the_dropout_and_the_coins_of_all_others(kind, group):
     model, x, y = dropping(kind)
     recipe = DpSgd(1, 0.6, clip=0.05, noise_multiplier=0.0, lr=1.0, expected_batch=1.0)
-    streams, theta = Streams(4), flatten(model)
+    streams, theta = Streams(4), flatten(model).double().numpy()
 
     def total(units):
         place = {"round": 1, "party": "silo0", "units": units}
@@ -245,7 +253,7 @@ def test_removing_a_record_leaves_the_dropout_and_the_coins_of_all_others(kind, 
             streams.unit_keys("dropout", **place),
         )
         rows = (units[:, None] + np.arange(group)).ravel()
-        return -dp_sgd(
+        change, _ = dp_sgd(
             recipe,
             model=model,
             theta=theta,
@@ -256,7 +264,9 @@ def test_removing_a_record_leaves_the_dropout_and_the_coins_of_all_others(kind, 
             noise_rng=rng(),
             dropout_keys=keys,
             group=group,
-        )
+            stats=ContributionStats(),
+        ).run()
+        return -torch.from_numpy(change)
 
     everybody = np.arange(0, 20, group)
     whole = total(everybody)

@@ -5,36 +5,32 @@ from one_by_one import Tokens, token_silo
 from scipy.stats import chi2
 
 from fedpriv.mechanisms.base import TrainingNoise
-from fedpriv.mechanisms.gaussian import Gaussian
-from fedpriv.mechanisms.none import NoMechanism
 from fedpriv.models.cnn import MnistCnn
 from fedpriv.models.linear import Linear
 from fedpriv.models.mlp import Mlp
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.contributions import ContributionStats
-from fedpriv.training.noisy_sgd import NoisySgd, NoisyTraining, partition_batches, scaled_to
+from fedpriv.training.noisy_sgd import partition_batches, scaled_to
+from fedpriv.training.noisy_steps import NoisySteps
 from fedpriv.training.vectors import flatten
 
 
-def run(
-    gradients, theta, x, y, recipe, order, dropout_seed=0, *, multiplier=0.0, noise=None, stats=None
-):
-    """`multiplier`: the noise's standard deviation over the clip."""
-    mechanism = Gaussian(gradients.clip, multiplier) if multiplier else NoMechanism()
-    moved, _ = NoisyTraining(
+def steps(gradients, theta, x, y, number, size, rate, order, *, deviation=0.0, noise=3, **more):
+    """Steps on batches of `size`, with noise of this deviation on their means but for the last."""
+    return NoisySteps(
         gradients=gradients,
-        recipe=recipe,
         theta=theta,
         x=x,
         y=y,
-        noise=mechanism.training_noise(),
-        noise_rng=noise or np.random.default_rng(0),
-        order=order,
-        dropout_seed=dropout_seed,
-        stats=stats or ContributionStats(),
-    ).run()
-    return moved
+        batches=partition_batches(len(x), size, number, order=np.random.default_rng(order)),
+        batch_size=size,
+        rates=np.full(number, rate / size),
+        noise=TrainingNoise(size * deviation),
+        noise_rng=np.random.default_rng(noise) if isinstance(noise, int) else noise,
+        noised=number - 1,
+        **{"stats": ContributionStats(), "keys": np.arange(len(x), dtype=np.uint64), **more},
+    )
 
 
 def problem(model=None, n=20, features=5, clip=0.4):
@@ -86,59 +82,60 @@ def network(name):
     else:
         model, x, y = config.build(shape, 3), torch.randn(20, *shape), torch.arange(20) % 3
     return (
-        ClippedGradients(model, Classification(), 0.4, shape=shape),
+        ClippedGradients(model, Classification(), 0.4, shape=shape, dtype=x.dtype),
         flatten(model).double().numpy(),
         x,
         y,
     )
 
 
-@pytest.mark.parametrize(("steps", "size"), [(1, 8), (2, 8), (5, 8), (1, 1), (2, 1), (43, 1)])
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "dropout"])
-def test_it_is_a_slow_loop_over_records(name, steps, size):
+def slow_loop(gradients, theta, x, y, number, size, rate, deviation, keys):
+    """The steps of `steps`, record after record, and their statistics."""
+    rng, stats, current = np.random.default_rng(3), ContributionStats(), theta.copy()
+    order = np.random.default_rng(4)
+    for step, batch in enumerate(partition_batches(len(x), size, number, order=order)):
+        start = torch.from_numpy(current).float()
+        total = np.zeros(len(theta))
+        for i in batch:
+            one = slice(i, i + 1)
+            given = {"keys": keys[one], "step": step, "stats": stats}
+            total += gradients.sum(start, x[one], y[one], **given).numpy()
+        noise = deviation * rng.standard_normal(len(theta)) if step < number - 1 else 0.0
+        current = current - rate * (total / size + noise)
+    return current - theta, stats
+
+
+@pytest.mark.parametrize(("number", "size"), [(1, 8), (2, 8), (5, 8), (1, 1), (2, 1), (43, 1)])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_is_a_slow_loop_over_records(name, number, size):
     gradients, theta, x, y = network(name)
-    recipe, rng = NoisySgd(steps, size, 0.7), np.random.default_rng(3)
-    noise = [0.12 * rng.standard_normal(len(theta)) for _ in range(steps - 1)] + [0.0]
-    stats = ContributionStats()
-    random = {"noise": np.random.default_rng(3), "stats": stats, "multiplier": 0.3}
-    change = run(gradients, theta, x, y, recipe, np.random.default_rng(4), **random)
-    expected, seen = theta.copy(), ContributionStats()
-    for batch, extra in zip(
-        partition_batches(20, size, steps, order=np.random.default_rng(4)), noise
-    ):
-        start = torch.from_numpy(expected).float()
-        each = [gradients.sum(start, x[i : i + 1], y[i : i + 1], stats=seen).numpy() for i in batch]
-        expected = expected - 0.7 * (sum(each) / size + extra)
-    np.testing.assert_allclose(change, expected - theta, rtol=1e-5, atol=1e-6)
-    assert (stats.units, stats.clipped, stats.nonfinite) == (size * steps, seen.clipped, 0)
+    stats, keys = ContributionStats(), np.arange(50, 50 + len(x), dtype=np.uint64)
+    given = gradients, theta, x, y, number, size, 0.7
+    change, _ = steps(*given, 4, deviation=0.12, stats=stats, keys=keys).run()
+    expected, seen = slow_loop(*given, 0.12, keys)
+    np.testing.assert_allclose(change, expected, rtol=1e-5, atol=1e-6)
+    assert (stats.units, stats.clipped, stats.nonfinite) == (size * number, seen.clipped, 0)
     assert stats.norm_sum == pytest.approx(seen.norm_sum, rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_runs_that_share_their_noise_train_as_they_do_alone_and_in_python(monkeypatch, size):
-    gradients, theta, x, y = network("mlp")
+@pytest.mark.parametrize("size", [1, 2, 150])
+@pytest.mark.parametrize("name", ["mlp", "dropout", "embedding"])
+def test_runs_that_share_their_noise_train_as_they_do_alone_and_in_python(monkeypatch, name, size):
+    gradients, theta, x, y = network(name)
+    x, y = x.repeat(9, *[1] * (x.dim() - 1)), y.repeat(9)
+    anchor = np.linspace(-1, 1, len(theta))
 
-    def training(rate, deviation, seed=3):
-        return NoisyTraining(
-            gradients=gradients,
-            recipe=NoisySgd(43, size, rate),
-            theta=theta,
-            x=x,
-            y=y,
-            noise=TrainingNoise(deviation),
-            noise_rng=np.random.default_rng(seed),
-            order=np.random.default_rng(4),
-            dropout_seed=0,
-            stats=ContributionStats(),
-        )
+    def training(rate, deviation, pull=0.0, noise=3):
+        given = gradients, theta, x, y, 43, size, rate, 4
+        return steps(*given, deviation=deviation, noise=noise, pull=pull, anchor=anchor)
 
-    settings = [(0.7, 0.1), (0.1, 0.1), (0.7, 0.3), (0.7, 0.0)]
+    settings = [(0.7, 0.1), (0.1, 0.1), (0.7, 0.3), (0.7, 0.0), (0.3, 0.1, 0.2), (0.7, 0.1, 0, 5)]
     works = [training(*own) for own in settings]
     assert len({work.batch_key for work in works}) == 1
-    assert training(0.7, 0.1, seed=5).batch_key != works[0].batch_key
-    shared = NoisyTraining.run_batch(works)
+    assert None not in {work.batch_key for work in works}
+    shared = NoisySteps.run_batch(works)
     alone = [training(*own).run() for own in settings]
-    monkeypatch.setattr(NoisyTraining, "program", None)
+    monkeypatch.setattr(NoisySteps, "program", None)
     for (change, last), *others in zip(shared, alone, [training(*own).run() for own in settings]):
         for expected, own in others:
             assert np.array_equal(change, expected)
@@ -150,35 +147,35 @@ def test_runs_that_share_their_noise_train_as_they_do_alone_and_in_python(monkey
 def test_the_noise_of_all_steps_but_the_last_adds_up(size):
     """Records of zeros on a layer without bias have no gradient: what remains is noise."""
     gradients, theta, x, y = problem(Linear(bias=False), features=800)
-    rng, steps, total = np.random.default_rng(5), 6, 0.0
-    for _ in range(4):
-        recipe = NoisySgd(steps, size, 0.3)
-        change = run(
-            gradients, theta, 0 * x, y, recipe, rng, multiplier=1.7 / gradients.clip, noise=rng
-        )
-        total += float((change**2).sum()) / ((steps - 1) * (0.3 * 1.7) ** 2)
+    rng, total = np.random.default_rng(5), 0.0
+    for order in range(4):
+        work = steps(gradients, theta, 0 * x, y, 6, size, 0.3, order, deviation=1.7, noise=rng)
+        total += float((work.run()[0] ** 2).sum()) / (5 * (0.3 * 1.7) ** 2)
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
 
 def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
     gradients, theta, x, y = problem(clip=float("inf"))
-    change = run(gradients, theta, x, y, NoisySgd(3, 20, 0.5), np.random.default_rng(0))
-    optimizer = torch.optim.SGD(gradients.model.parameters(), lr=0.5)
+    change, _ = steps(gradients, theta, x, y, 3, 20, 0.5, 0).run()
+    model = gradients.model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for _ in range(3):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(gradients.model(x), y).backward()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     np.testing.assert_allclose(
-        change, flatten(gradients.model).double().numpy() - theta, rtol=1e-4, atol=1e-6
+        change, flatten(model).double().numpy() - theta, rtol=1e-4, atol=1e-6
     )
 
 
 @pytest.mark.parametrize("size", [1, 10])
-def test_dropout_comes_from_its_seed(size):
+def test_dropout_comes_from_its_keys(size):
     gradients, theta, x, y = network("dropout")
-    recipe = NoisySgd(2, size, 0.5)
     one, again, other = (
-        run(gradients, theta, x, y, recipe, np.random.default_rng(0), seed) for seed in (1, 1, 2)
+        steps(
+            gradients, theta, x, y, 2, size, 0.5, 0, keys=first + np.arange(20, dtype=np.uint64)
+        ).run()[0]
+        for first in (1, 1, 30)
     )
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
@@ -186,9 +183,8 @@ def test_dropout_comes_from_its_seed(size):
 
 @pytest.mark.parametrize("size", [0, 21])
 def test_a_batch_that_cannot_be_filled_is_refused(size):
-    gradients, theta, x, y = problem()
     with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
-        run(gradients, theta, x, y, NoisySgd(1, size, 0.5), np.random.default_rng(0))
+        list(partition_batches(20, size, 1, order=np.random.default_rng(0)))
 
 
 def test_long_records_are_scaled_and_short_ones_stay():

@@ -192,7 +192,7 @@ def dropout(layer: Any, x: Place, pool: Pooled) -> Spec:
 
 
 def mask(layer: Any, x: Place, pool: Pooled) -> Spec:
-    """Dropout whose mask is an input: of single numbers, of whole channels of images or of whole
+    """Dropout by a record's key: of single numbers, of whole channels of images or of whole
     steps."""
     if layer.whole == 0:
         coins = x.width * math.prod(x.sides)
@@ -202,7 +202,8 @@ def mask(layer: Any, x: Place, pool: Pooled) -> Spec:
         coins = 1
     else:
         return None
-    return [x.spec(MASK, flag=coins)], x
+    scale = 1 / (1 - layer.p) if layer.p < 1 else 0.0
+    return [x.spec(MASK, flag=coins, threshold=threshold(layer.p), real=scale)], x
 
 
 def convolution(layer: Any, x: Place, pool: Pooled) -> Spec:

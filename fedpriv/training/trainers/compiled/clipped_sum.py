@@ -7,7 +7,6 @@ bits depends on other records.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,14 +36,15 @@ class ClippedSum:
     program: Program
 
     def __call__(
-        self, theta: Tensor, x: Tensor, y: Tensor, masks: Mapping[str, Tensor], clip: float
+        self, theta: Tensor, x: Tensor, y: Tensor, keys: np.ndarray, names: np.ndarray, clip: float
     ) -> tuple[Tensor, Tensor]:
         """The sum (d,) float64 at `theta` (d,) float32 over the records x (n, ...), y (n, ...), and
         the gradients' norms (n,) float64.
 
         A gradient that is not finite counts as zero. Large sums use torch's number of threads.
 
-        masks: the factors of `MaskedDropout` layers, (n, ...) by the names of buffers.
+        keys: (n,) uint64, of the records' dropout.
+        names: uint64, of what each of the network's `masks` draws.
         clip: bound on a gradient's L2 norm.
 
         Raises as `Program.arrays` does.
@@ -54,24 +54,22 @@ class ClippedSum:
         n = len(x)
         start = self.program.packed(theta)
         norms = torch.empty(n, dtype=torch.float64)
-        rows = [*self.program.records(x, y), norms]
-        for name, coins in network.masks:
-            rows.append(masks[f"{name}.mask"].reshape(n, coins).contiguous().to(torch.float32))
+        x, y = self.program.records(x, y)
+        keys, names = np.ascontiguousarray(keys), np.ascontiguousarray(names)
         problem = self.program.problem(start, rows=1)
         workspace = loaded.workspace_of_sum(ctypes.byref(problem))
 
         def part(first: int, last: int) -> Tensor:
             total = torch.empty(network.size, dtype=torch.float64)
-            x, y, norms, *factors = (own[first:].data_ptr() for own in rows)
-            addresses = (ctypes.c_void_p * len(factors))(*factors)
             records = RecordsSpec(
-                x=x,
-                y=y,
-                masks=ctypes.addressof(addresses),
+                x=x[first:].data_ptr(),
+                y=y[first:].data_ptr(),
+                keys=keys[first:].ctypes.data if len(keys) else None,
+                names=names.ctypes.data,
                 n=last - first,
                 piece=PIECE,
                 clip=clip,
-                norms=norms,
+                norms=norms[first:].data_ptr(),
                 total=total.data_ptr(),
             )
             memory = np.empty(workspace, dtype=np.uint8)

@@ -1,28 +1,25 @@
-"""Noisy steps along means of clipped gradients, in C++."""
+"""Noisy steps along sums of clipped gradients, in C++."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedpriv.training.layers.compiled_specs import fields
+from fedpriv.training.trainers.compiled.clipped_sum import PIECE
 from fedpriv.training.trainers.compiled.problem import Program
-
-NOISE_AT_ONCE = 2**15
-"""Numbers that are drawn at once: they stay in the processor's cache for all runs."""
 
 
 class DescentSpec(ctypes.Structure):
     """`Descent` of descent.h."""
 
     _fields_ = (
-        fields(ctypes.c_void_p, "x y rows_of")
-        + fields(ctypes.c_double, "clip rate deviation")
+        fields(ctypes.c_void_p, "x y keys rows_of ends rates anchor")
+        + fields(ctypes.c_double, "clip deviation pull")
         + fields(ctypes.c_void_p, "norms parameters")
     )
 
@@ -32,74 +29,90 @@ class DescentsSpec(ctypes.Structure):
 
     _fields_ = (
         fields(ctypes.c_void_p, "runs")
-        + fields(ctypes.c_int64, "n start end batch noisy")
-        + fields(ctypes.c_void_p, "drawn")
+        + fields(ctypes.c_int64, "n steps noisy places piece")
+        + fields(ctypes.c_void_p, "noise names")
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Descent:
-    """Steps of one run.
+    """A run and its steps so far; the arguments are those of `NoisySteps`.
 
-    theta: (d,) float64, the parameters before the first step.
-    x, y: (m, ...), the records.
-    rows: (steps, batch) int64, which of them each step takes.
-    clip: bound on a gradient's L2 norm.
-    rate: learning rate.
-    deviation: of the noise on a batch's mean gradient.
+    own, pulled: its parameters and its anchor in the order of C++.
+    steps: how many it has taken.
     """
 
+    program: Program
     theta: np.ndarray
     x: Tensor
     y: Tensor
-    rows: np.ndarray
+    keys: np.ndarray
+    rates: np.ndarray
     clip: float
-    rate: float
     deviation: float
+    pull: float
+    anchor: np.ndarray | float
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.x, self.y = self.program.records(self.x, self.y)
+        self.keys = np.ascontiguousarray(self.keys)
+        self.own = self._in_cpp(self.theta)
+        self.pulled = self._in_cpp(self.anchor)
+
+    def _in_cpp(self, vector: np.ndarray | float) -> np.ndarray:
+        found = np.zeros(self.program.size)
+        found[self.program.places.numpy()] = vector
+        return found
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """(d,) float64, after the steps so far."""
+        found: np.ndarray = self.own[self.program.places.numpy()]
+        return found
 
 
 def descend(
-    program: Program, runs: Sequence[Descent], draw: Callable[[int], np.ndarray]
-) -> list[tuple[np.ndarray, Tensor]]:
-    """The parameters (d,) float64 of each run after its steps, of which the last has no noise, and
-    the norms (steps, batch) float64 of its gradients. Each run's are those that it has alone.
+    runs: Sequence[Descent],
+    batches: Sequence[Sequence[np.ndarray]],
+    noise: np.ndarray,
+    names: np.ndarray,
+) -> list[np.ndarray]:
+    """Take the next steps of each run, which are those that it takes alone. Returns for each run
+    the norms of the batches' gradients, in order, (n,) float64.
 
-    draw: returns that many standard normal numbers. All runs share them, d a step, in order.
-
-    Raises as `Program.records` does.
+    batches: of each run, the rows of the next steps.
+    noise: (noisy, d) standard normal numbers, which all runs share; later steps have none.
+    names: (steps, dropout layers) uint64, of what they drop.
     """
-    places = program.places.numpy()
-    size = program.network.size
-    steps, batch = runs[0].rows.shape
+    program = runs[0].program
     specs = (DescentSpec * len(runs))()
-    parameters = np.zeros((len(runs), program.size))
-    norms = torch.empty(len(runs), steps, batch, dtype=torch.float64)
-    alive = []
-    for place, (run, spec) in enumerate(zip(runs, specs, strict=True)):
-        x, y, rows = *program.records(run.x, run.y), np.ascontiguousarray(run.rows, np.int64)
-        alive += [x, y, rows]
-        parameters[place, places] = run.theta
-        spec.x, spec.y, spec.rows_of = x.data_ptr(), y.data_ptr(), rows.ctypes.data
-        spec.clip, spec.rate, spec.deviation = run.clip, run.rate, run.deviation
-        spec.norms = norms[place].data_ptr()
-        spec.parameters = parameters[place].ctypes.data
-    start = torch.zeros(program.size)
-    problem = program.problem(start, rows=1)
+    alive, found = [], []
+    for run, own, spec in zip(runs, batches, specs, strict=True):
+        rows = np.concatenate(own).astype(np.int64)
+        ends = np.cumsum([len(batch) for batch in own], dtype=np.int64)
+        rates = run.rates[run.steps : run.steps + len(own)].astype(np.float64)
+        run.steps += len(own)
+        norms = np.empty(len(rows))
+        alive += [rows, ends, rates]
+        found.append(norms)
+        spec.x, spec.y, spec.keys = run.x.data_ptr(), run.y.data_ptr(), run.keys.ctypes.data
+        spec.rows_of, spec.ends, spec.rates = (each.ctypes.data for each in (rows, ends, rates))
+        spec.anchor, spec.pull = run.pulled.ctypes.data, run.pull
+        spec.clip, spec.deviation = run.clip, run.deviation
+        spec.norms, spec.parameters = norms.ctypes.data, run.own.ctypes.data
+    problem = program.problem(program.real, rows=1)  # each run brings its parameters
     memory = np.empty(program.loaded.workspace_of_sum(ctypes.byref(problem)), dtype=np.uint8)
-    at_once = max(1, NOISE_AT_ONCE // size)
-    noised = any(run.deviation for run in runs)
-    for first in range(0, steps, at_once):
-        end = min(first + at_once, steps)
-        noisy = min(end, steps - 1) - first if noised else 0
-        drawn = draw(noisy * size)
-        given = DescentsSpec(
-            runs=ctypes.addressof(specs),
-            n=len(runs),
-            start=first,
-            end=end,
-            batch=batch,
-            noisy=noisy,
-            drawn=drawn.ctypes.data,
-        )
-        program.loaded.descend(ctypes.byref(problem), ctypes.byref(given), memory.ctypes.data)
-    return [(own[places], found) for own, found in zip(parameters, norms)]
+    noise, names = np.ascontiguousarray(noise), np.ascontiguousarray(names)
+    given = DescentsSpec(
+        runs=ctypes.addressof(specs),
+        n=len(runs),
+        steps=len(names),
+        noisy=len(noise),
+        places=names.shape[1],
+        piece=PIECE,
+        noise=noise.ctypes.data,
+        names=names.ctypes.data,
+    )
+    program.loaded.descend(ctypes.byref(problem), ctypes.byref(given), memory.ctypes.data)
+    return found

@@ -41,8 +41,7 @@ class CompiledNetwork:
     layers: in the order of their calls.
     outputs: of the last one.
     words: how many words the records may have; 0: they have numbers.
-    masks: names of the `MaskedDropout` layers, whose masks are an input, each with how many of its
-        numbers are one record's.
+    masks: names of the `MaskedDropout` layers, which draw by a record's key.
     size: how many parameters there are.
     """
 
@@ -50,7 +49,7 @@ class CompiledNetwork:
     layers: ctypes.Array[LayerSpec]
     outputs: int
     words: int
-    masks: tuple[tuple[str, int], ...]
+    masks: tuple[str, ...]
     size: int
 
     @property
@@ -115,7 +114,7 @@ class _Writer:
             case _:
                 raise UnmappedError("its records are neither features nor sequences nor images")
         self.places = {-1: records}
-        self.masks: list[tuple[str, int]] = []
+        self.masks: list[str] = []
         self.slots: dict[int, int] = {}
 
     def write(self) -> CompiledNetwork:
@@ -170,7 +169,7 @@ class _Writer:
                 own.number = sum(spec.schema == DROPOUT for spec in self.specs)
             if own.schema == MASK:
                 own.number = len(self.masks)
-                self.masks.append((layer.name, own.steps * own.flag))
+                self.masks.append(layer.name)
         self.specs += computed
         return written
 

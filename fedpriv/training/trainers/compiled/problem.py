@@ -60,7 +60,7 @@ class RecordsSpec(ctypes.Structure):
     """`Records` of records.h."""
 
     _fields_ = (
-        fields(ctypes.c_void_p, "x y masks")
+        fields(ctypes.c_void_p, "x y keys names")
         + fields(ctypes.c_int64, "n piece")
         + fields(ctypes.c_double, "clip")
         + fields(ctypes.c_void_p, "norms total")

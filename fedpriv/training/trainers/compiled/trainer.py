@@ -195,5 +195,5 @@ def compiled(problem: LocalProblem) -> Compiled | Unmapped:
     if isinstance(found, Unmapped):
         return found
     if found.network.masks:
-        return Unmapped("its masks of dropout are an input")
+        return Unmapped("it drops by the keys of records")
     return Compiled(problem, found)

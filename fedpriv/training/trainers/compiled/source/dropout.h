@@ -75,26 +75,33 @@ class Dropout final : public Layer {
   const float scale;
 };
 
-// Multiplies each row of one record by its coins, each for as many of its numbers as the others. In place.
+// Drops numbers of one record, in each row by coins, each for as many of its numbers as the others. In place.
 class Mask final : public Layer {
  public:
-  Mask(Context& c, int64_t ordinal, int64_t coins, int64_t numbers)
-      : c(c), ordinal(ordinal), coins(coins), area(numbers / coins), v_row(padded(numbers)), steps(c.gradients.steps) {
+  Mask(Context& c, int64_t ordinal, int64_t coins, int64_t numbers, int32_t threshold, float scale)
+      : c(c), ordinal(ordinal), coins(coins), area(numbers / coins), v_row(padded(numbers)), steps(c.gradients.steps),
+        words(c.memory.take<int32_t>(padded(steps * coins))), threshold(threshold), scale(scale) {
     c.gradients.need(v_row);
   }
 
-  float* forward(float* x, int64_t rows) override { return masked(x, rows); }
+  float* forward(float* x, int64_t rows) override {
+    draw_words(c.moment.key, c.moment.names[ordinal], 0, 1, steps * coins, words);
+    return masked(x, rows);
+  }
   float* backward(float* g, int64_t rows) override { return masked(g, rows); }
 
  private:
   float* masked(float* v, int64_t rows) {
-    const float* mask = c.moment.masks[ordinal] + c.moment.row * steps * coins;
+    const int32_t* word = words;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < coins; ++k, ++mask)
-        for (int64_t j = 0; j < area; ++j) v[r * v_row + k * area + j] *= *mask;
+      for (int64_t k = 0; k < coins; ++k, ++word)
+        for (int64_t j = 0; j < area; ++j) v[r * v_row + k * area + j] *= *word > threshold ? scale : 0;
     return v;
   }
 
   Context& c;
   const int64_t ordinal, coins, area, v_row, steps;
+  int32_t* const words;
+  const int32_t threshold;
+  const float scale;
 };

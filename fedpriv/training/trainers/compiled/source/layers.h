@@ -26,8 +26,8 @@ enum LossSchema : int64_t { CROSS_ENTROPY, LOGISTIC, SQUARED, SURVIVAL, COX };
 // A layer of features, or on channels of images (sides 1 x 1: none). flag: whether a Dense or Convolution is biased, a
 // GroupNorm affine, a Dropout of probability 1/2, a Pool one of means; the coins of a Mask in a row. number: the
 // ordinal of a Dropout or Mask, that of the slot that is kept or read, how many words an Embedding knows, or an
-// Attention's heads. threshold: a Dropout's. offset: of the parameters in torch's order. steps: of sequences, else 1.
-// real: a Dropout's scale, a GroupNorm's epsilon.
+// Attention's heads. threshold: a Dropout's or Mask's. offset: of the parameters in torch's order. steps: of sequences,
+// else 1. real: the scale of a Dropout or Mask, a GroupNorm's epsilon.
 struct LayerSpec {
   int64_t schema, flag, number, threshold, offset, steps;
   double real;
@@ -146,7 +146,7 @@ class Chain {
       case KEEP: return std::make_unique<Keep>(c, slots[s.number], padded(n * pixels));
       case RECALL: return std::make_unique<Recall>(c, slots[s.number]);
       case ADD_SLOT: return std::make_unique<AddSlot>(c, slots[s.number]);
-      case MASK: return std::make_unique<Mask>(c, s.number, s.flag, n * pixels);
+      case MASK: return std::make_unique<Mask>(c, s.number, s.flag, n * pixels, int32_t(s.threshold), float(s.real));
       default:
         return std::make_unique<Dropout>(c, words, p.names, s.number, n, pixels, s.flag, int32_t(s.threshold),
                                          float(s.real));

@@ -43,12 +43,12 @@ struct Parameters {
   int64_t place(int64_t n) { return std::exchange(size, size + padded(n)); }
 };
 
-// The user's key and the batch it is at: epoch, place in the epoch, and the first row that is computed now. masks: of
-// each Mask, (rows, coins).
+// The user's key and the batch it is at: epoch, place in the epoch, and the first row that is computed now. Or a record's
+// key, and the names of what each Mask draws.
 struct Moment {
   uint64_t key = 0;
   int64_t epoch = 0, place = 0, row = 0;
-  const float* const* masks = nullptr;
+  const uint64_t* names = nullptr;
 };
 
 // Gradients of activations: a layer reads one buffer and writes the other.

@@ -8,13 +8,13 @@
 
 extern "C" {
 
-// Records x (n, features), y (n,). masks: those of each Mask, (n, coins). A gradient longer than `clip` is scaled down
-// to it, and one that is not finite counts as zero. piece: how many are summed before their sum is added to the total.
-// norms: (n,), of the gradients. total: (size,) in torch's order.
+// Records x (n, features), y (n,) with the keys (n,) of their dropout. keys: null where nothing drops. names: of what each
+// Mask draws. A gradient longer than `clip` is scaled down to it, and one that is not finite counts as zero. piece: how
+// many are summed before their sum is added to the total. norms: (n,), of the gradients. total: (size,) in torch's order.
 struct Records {
   const float* x;
   const void* y;
-  const float* const* masks;
+  const uint64_t *keys, *names;
   int64_t n, piece;
   double clip;
   double *norms, *total;
@@ -26,7 +26,8 @@ class ClippedSum : public Chain {
  public:
   ClippedSum(const Problem& p, char* memory) : Chain(p, memory, true) {
     const int64_t size = c.parameters.size;
-    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size), sum = c.memory.take<double>(size);
+    weights = c.memory.take<float>(size), gradient = c.memory.take<float>(size);
+    piece = c.memory.take<double>(size), sum = c.memory.take<double>(size);
     if (!memory) return;
     for (int64_t i = 0, from = 0; i < p.n_layers; from = ends[i++])
       if (!layers[i]->keeps_gradient() && ends[i] > from) formed.push_back({from, ends[i]});
@@ -36,34 +37,40 @@ class ClippedSum : public Chain {
 
   // The sum over all records, in their order.
   void add(const Records& r, const Loss& loss) {
-    c.moment.masks = r.masks;
-    std::fill_n(r.total, p.size, 0.0);
-    for (int64_t from = 0; from < r.n; from += r.piece) {
-      add_rows(r.x, nullptr, from, std::min(r.n, from + r.piece), r.clip, r.norms, loss);
-      for (int64_t i = 0; i < p.size; ++i) r.total[i] += sum[p.places[i]];
-    }
+    c.moment.names = r.names;
+    add_rows(r.x, r.keys, nullptr, 0, r.n, r.piece, r.clip, r.norms, loss);
+    for (int64_t i = 0; i < p.size; ++i) r.total[i] = sum[p.places[i]];
   }
 
  protected:
   // `sum` becomes that over the records at rows_of[from] to rows_of[to], in this order; null: from `from` to `to`.
-  void add_rows(const float* x, const int64_t* rows_of, int64_t from, int64_t to, double clip, double* norms,
-                const Loss& loss) {
+  void add_rows(const float* x, const uint64_t* keys, const int64_t* rows_of, int64_t from, int64_t to, int64_t most,
+                double clip, double* norms, const Loss& loss) {
     std::fill_n(sum, c.parameters.size, 0.0);
-    for (int64_t i = from; i < to; ++i) {
-      const int64_t row = rows_of ? rows_of[i] : i;
-      c.moment.row = i;
-      for (const auto& [first, last] : formed) std::fill(gradient + first, gradient + last, 0.0f);
-      add_gradients(x, &row, 1, 1, loss);
-      norms[i] = norm();
-      if (const double factor = clip_factor(norms[i], clip)) add_gradient(factor);
+    for (; from < to; from += most) {
+      add_piece(x, keys, rows_of, from, std::min(to, from + most), clip, norms, loss);
+      for (int64_t i = 0; i < c.parameters.size; ++i) sum[i] += piece[i];
     }
-    for (const auto& layer : layers) layer->add_waiting(sum);
   }
 
   float* weights;
   double* sum;
 
  private:
+  void add_piece(const float* x, const uint64_t* keys, const int64_t* rows_of, int64_t from, int64_t to, double clip,
+                 double* norms, const Loss& loss) {
+    std::fill_n(piece, c.parameters.size, 0.0);
+    for (int64_t i = from; i < to; ++i) {
+      const int64_t row = rows_of ? rows_of[i] : i;
+      if (keys) c.moment.key = keys[row];
+      for (const auto& [first, last] : formed) std::fill(gradient + first, gradient + last, 0.0f);
+      add_gradients(x, &row, 1, 1, loss);
+      norms[i] = norm();
+      if (const double factor = clip_factor(norms[i], clip)) add_gradient(factor);
+    }
+    for (const auto& layer : layers) layer->add_waiting(piece);
+  }
+
   static double clip_factor(double norm, double clip) {
     if (!(norm <= std::numeric_limits<double>::max())) return 0;
     return std::min(clip / std::max(norm, 1e-30), 1.0);
@@ -86,12 +93,13 @@ class ClippedSum : public Chain {
   }
 
   void add_gradient(double factor) {
-    for (const auto& layer : layers) layer->add_gradient(factor, sum);
+    for (const auto& layer : layers) layer->add_gradient(factor, piece);
     for (const auto& [from, to] : formed)
       for (int64_t i = from; i < to; i += LANES)
-        store(sum + i, load<doubles>(sum + i) + factor * exact(load(gradient + i)));
+        store(piece + i, load<doubles>(piece + i) + factor * exact(load(gradient + i)));
   }
 
   std::vector<std::pair<int64_t, int64_t>> formed;  // from where to where gradients are formed
   float* gradient;
+  double* piece;
 };
