@@ -48,7 +48,8 @@ class RecordDropout:
             if whole is not None:
                 parent, _, child = name.rpartition(".")
                 p = float(layer.p)
-                own = MaskedDropout(p, whole) if p else nn.Identity()
+                # Part of a network may stay in evaluation mode.
+                own = MaskedDropout(p, whole) if p and layer.training else nn.Identity()
                 setattr(self.model.get_submodule(parent), child, own)
         self.model.to(example.device)
         self.layers = self._probe(example)

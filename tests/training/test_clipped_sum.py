@@ -13,6 +13,7 @@ from drawn_networks import traceable
 from torch import nn
 
 from fedpriv.models.tasks import Classification
+from fedpriv.training.clipped import NO_KEYS
 from fedpriv.training.trainers.compiled.library import library
 from fedpriv.training.vectors import flatten
 
@@ -81,16 +82,16 @@ def test_no_bit_of_the_others_depends_on_a_record(name, wrong):
     build, shape = NETWORKS[name]
     model, (x, y) = build(), records(shape)
     theta, total = flatten(model), compiled(model, x, 0.1).compiled
-    _, before = total(theta, x, y, {}, 0.1)
+    _, before = total(theta, x, y, NO_KEYS, NO_KEYS, 0.1)
     for place in (..., 0, -1):  # all its numbers, or one
         sick = x.clone()
         sick[SICK].view(-1)[place] = wrong
-        whole, norms = total(theta, sick, y, {}, 0.1)
+        whole, norms = total(theta, sick, y, NO_KEYS, NO_KEYS, 0.1)
         others = torch.arange(N) != SICK
         assert torch.equal(norms[others], before[others])
-        own, _ = total(theta, sick[SICK : SICK + 1], y[SICK : SICK + 1], {}, 0.1)
+        own, _ = total(theta, sick[SICK : SICK + 1], y[SICK : SICK + 1], NO_KEYS, NO_KEYS, 0.1)
         assert own.norm() <= 0.1 * (1 + 1e-9)
-        rest, _ = total(theta, x[others], y[others], {}, 0.1)
+        rest, _ = total(theta, x[others], y[others], NO_KEYS, NO_KEYS, 0.1)
         assert (whole - rest - own).norm() <= 1e-13
         if not norms[SICK].isfinite():
             assert torch.equal(whole, rest)
@@ -138,7 +139,7 @@ def test_arrays_of_other_shapes_are_refused():
         ((theta, x, y[:9]), r"y has the shape \(9,\), expected \(24,\)"),
     ):
         with pytest.raises(ValueError, match=found):
-            total(*wrong, {}, 0.1)
+            total(*wrong, NO_KEYS, NO_KEYS, 0.1)
 
 
 @needs_compiler

@@ -23,6 +23,7 @@ import torch
 from drawn_networks import traceable
 from one_by_one import silo
 from test_isolated_users import changes
+from test_noisy_sgd import steps
 from fedpriv.models.tasks import Classification
 from fedpriv.training.clipped import ClippedGradients
 from fedpriv.training.description import Recipe
@@ -33,7 +34,9 @@ for seed in range(int(sys.argv[2])):
     data = silo([9, 3, 1], shape, task)
     gradients = ClippedGradients(model, task, 0.1, shape=shape)
     assert gradients.compiled
-    gradients.sum(flatten(model), data.x, data.y)
+    theta = flatten(model)
+    gradients.sum(theta, data.x, data.y)
+    steps(gradients, theta.double().numpy(), data.x, data.y, 7, 2, 0.1, 0, deviation=0.1).run()
     changes(model, data, task, Recipe(1, 4, 0.1), trainer="compiled")
 """
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from fedpriv.models.regression import ExponentialSurvival, Regression
 from fedpriv.models.tasks import BinaryClassification, Classification, CoxRegression
+from fedpriv.training.clipped import NO_KEYS
 from fedpriv.training.description import Execution, Recipe
 from fedpriv.training.layers.chain import LayerChain, Unmapped, mapped
 from fedpriv.training.trainers.compiled.clipped_sum import clipped_sum
@@ -175,14 +176,14 @@ def test_compiled_sums_of_clipped_gradients(task, y, outputs, scale):
     norms = torch.stack(gradients).norm(dim=1)
     clip = float(norms.median())
     compute = clipped_sum(model, compiled_network(model, (6,)), task)
-    total, found = compute(theta, x, y, {}, clip)
+    total, found = compute(theta, x, y, NO_KEYS, NO_KEYS, clip)
     torch.testing.assert_close(found, norms, rtol=1e-5, atol=1e-7)
     want = sum(own * min(1, clip / max(float(own.norm()), 1e-30)) for own in gradients)
     torch.testing.assert_close(total, want, rtol=1e-4, atol=1e-5 * clip)
     for i in range(ROWS):  # alone a record has the bits that it has in company
-        assert compute(theta, x[i : i + 1], y[i : i + 1], {}, clip)[1] == found[i]
+        assert compute(theta, x[i : i + 1], y[i : i + 1], NO_KEYS, NO_KEYS, clip)[1] == found[i]
     with pytest.raises(ValueError, match="y has the shape"):
-        compute(theta, x, y.unsqueeze(-1), {}, clip)
+        compute(theta, x, y.unsqueeze(-1), NO_KEYS, NO_KEYS, clip)
 
 
 def changed(**methods):

@@ -273,7 +273,8 @@ def test_users_train_in_float32_and_records_also_in_float64():
     data, theta = silo(COUNTS, (6,), TASK), flatten(model)
     with pytest.raises(ConfigError, match=r"one type, float32 \(0.weight has torch.float64\)"):
         trained(model, theta, data, TASK, Recipe(1, None, 0.1))
-    total = ClippedGradients(model, TASK, CLIP, shape=(6,)).sum(theta, data.x.double(), data.y)
+    double = ClippedGradients(model, TASK, CLIP, shape=(6,), dtype=torch.float64)
+    total = double.sum(theta, data.x.double(), data.y)
     single = ClippedGradients(plain_as(model), TASK, CLIP, shape=(6,))
     expected = single.sum(theta.float(), data.x, data.y)
     torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-6)
