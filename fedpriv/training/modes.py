@@ -58,15 +58,6 @@ def seed_generators(device: torch.device, seed: int) -> None:
 
 
 @contextmanager
-def seeded_dropout(device: torch.device, seed: int) -> Iterator[None]:
-    """Context in which `device` draws dropout from `seed`. Afterwards its generator has the
-    state from before."""
-    with kept_generators(device):
-        seed_generators(device, seed)
-        yield
-
-
-@contextmanager
 def kept_threads() -> Iterator[Callable[[bool], None]]:
     """Context after which there are as many processor threads as before. What it gives is called
     with whether what comes next has one thread; else it has as many as before.
