@@ -6,6 +6,7 @@ from abc import ABC
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from fedpriv.algorithms.base import require_one_of
 from fedpriv.algorithms.gradient_method import GradientMethod
@@ -78,9 +79,12 @@ class DifferenceMethod(SampledMethod, ABC):
     def share(self, name: str) -> float:
         return {GRADIENT: self.gradient_share, DIFFERENCE: 1 - self.gradient_share}[name]
 
+    @cached_property
+    def _asked(self) -> Counter[str]:
+        """How often a run asks for each query."""
+        rounds = range(1, self.rounds + 1)
+        return Counter(name for round in rounds for name in self.query_names(round))
+
     def overcounted(self, name: str) -> float:
         # The paper claims the whole epsilon for each query name, and again for all names together.
-        asked = Counter(
-            name for round in range(1, self.rounds + 1) for name in self.query_names(round)
-        )
-        return self.counted(name) / (asked[name] * len(asked))
+        return self.counted(name) / (self._asked[name] * len(self._asked))

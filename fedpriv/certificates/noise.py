@@ -185,7 +185,6 @@ class SiloNoise(ReleaseNoise):
         request = view.request
         batches = request.batches
         assert batches is not None
-        sizes = view.plan.federation.silo_records
         size = request.batch_size(view.records)
         moved = self.times * batches.moved(size) + view.rounding * size
         hidden = 1.0
@@ -194,13 +193,10 @@ class SiloNoise(ReleaseNoise):
         if not view.observer.sees_messages:
             # Count the silos with the least noise: which silos are in the sum is not known
             # beforehand.
-            others = (
-                (size / request.batch_size(sizes[other])) ** 2
-                for other in request.silos(view.plan)
-                if other != view.silo and sizes[other]
-            )
-            least = sorted(others)[: max(0, view.unknown_shares - 1)]
-            hidden = 1.0 + sum(least)
+            others = list(view.drawn)
+            others.remove(size)
+            least = others[: max(0, view.unknown_shares - 1)]
+            hidden = 1.0 + sum((size / other) ** 2 for other in least)
             why = f"the noise of {1 + len(least)} silos hides the sum"
         drawn_from = batches.drawn_from(view.records)
         release = Release(request.name, moved, hidden, size, drawn_from)

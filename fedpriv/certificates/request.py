@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -131,6 +131,8 @@ class ObservedRelease:
     group: the unit's group of users; None: all users have one bound.
     turn: which of the parts of the users that take turns; None: no parts take turns, and no message
         repeats earlier sums.
+    drawn: sizes of the batches of all invited silos with records, the largest first; empty where
+        silos draw no batches.
     """
 
     request: Request
@@ -142,6 +144,7 @@ class ObservedRelease:
     silo: int | None = None
     group: UserGroup | None = None
     turn: int | None = None
+    drawn: Sequence[int] = ()
 
     @cached_property
     def row(self) -> Row:
@@ -230,9 +233,12 @@ def observed_releases(
     """The observed releases of a query: one for each part of the data, protected unit, group of
     users and observer. A silo without records is no part."""
     parts: Iterable[int | None] = (None,)
+    drawn: list[int] = []
     if request.noise.by_silo or contributors.one_silo:
         sizes = plan.federation.silo_records
-        parts = [silo for silo in request.silos(plan) if sizes[silo]]
+        parts = silos = [silo for silo in request.silos(plan) if sizes[silo]]
+        if request.batches is not None:
+            drawn = sorted((request.batch_size(sizes[silo]) for silo in silos), reverse=True)
     # Nothing that depends on a user's records leaves a silo in rounds without its group.
     here = tuple(group for group in contributors.groups if group.takes_part(round))
     groups = here or (() if contributors.groups else (None,))
@@ -241,7 +247,7 @@ def observed_releases(
     turns: Iterable[int | None] = range(every) if mixed or every > 1 else (None,)
     for silo, target, group, turn, observer in product(parts, targets, groups, turns, observers):
         view = ObservedRelease(
-            request, plan, contributors, target, observer, round, silo, group, turn
+            request, plan, contributors, target, observer, round, silo, group, turn, drawn
         )
         if view.row.weight:
             yield view
