@@ -7,7 +7,7 @@ import shutil
 import pytest
 from shipped_pairs import all_noises, all_pairs, config_of, refusal
 
-SAMPLED = 120
+SAMPLED = 60
 """Pairs of the matrix in every test run, the same each time; nine in ten are refused or small."""
 
 
@@ -24,10 +24,10 @@ def failures(pairs, folder):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", range(2))
 def test_a_sample_of_all_pairs(place, tmp_path):
     pairs = [pair for pair in all_pairs() if pair.model != "resnet18"]
-    failed, trained = failures(random.Random(34).sample(pairs, SAMPLED)[place::4], tmp_path)
+    failed, trained = failures(random.Random(34).sample(pairs, SAMPLED)[place::2], tmp_path)
     assert not failed, "\n".join(failed)
     assert trained >= 3
 
