@@ -59,7 +59,7 @@ def trials_of(name, count, first=0):
 
 @pytest.mark.parametrize("name", STATEFUL)
 def test_no_death_makes_anybody_remember_something_wrong(name):
-    wrong, sums = trials_of(name, 12)
+    wrong, sums = trials_of(name, 8)
     assert not wrong
     assert sums
 

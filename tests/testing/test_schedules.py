@@ -12,7 +12,7 @@ from scripts.fault_scenarios import SCENARIOS
 
 SLOW = {"oblivious": 0.02, "admm": 0.1, "shuffle": 0.2}
 """Where a life is long, a share of the schedules."""
-FAST = {world: round(30 * SLOW.get(world, 1)) for world in SCENARIOS}
+FAST = {world: max(1, round(20 * SLOW.get(world, 1))) for world in SCENARIOS}
 """Schedules in every run of the tests; twenty thousand in the slow ones."""
 MANY = {world: round(2200 * SLOW.get(world, 1)) for world in SCENARIOS}
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
