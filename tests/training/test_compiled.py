@@ -295,13 +295,6 @@ def test_a_class_that_the_network_has_not_is_refused():
             trained(model, theta, wrong, task, Recipe(1, 8, 0.1), execution=COMPILED)
 
 
-def test_plain_sgd_remembers_nothing():
-    model, theta, data, task = problem("mlp")
-    training = Training(Recipe(1, 8, 0.1), as_array(theta), memory={})
-    [block] = blocks(training, model=model, data=data, task=task, execution=COMPILED)
-    assert block.memory == {}
-
-
 def test_denormal_numbers_are_zero_inside_and_back_outside():
     model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
     data, theta = silo([64, 9], (4,), Classification()), torch.zeros(len(flatten(model)))

@@ -242,15 +242,6 @@ def test_two_trainings_are_one(name, optimizer):
     assert (middle + fresh.run(user(), {})[0][0] - expected).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: type(optimizer).__name__)
-def test_all_trainers_remember_the_same_in_the_same_order(optimizer):
-    memories = [own(problem_of(optimizer, 4)).run(user(), {})[1] for own in REMEMBERING.values()]
-    assert set(memories[0]) == {*optimizer.slots, *optimizer.counters}
-    for other in memories[1:]:
-        for slot, value in memories[0].items():
-            torch.testing.assert_close(other[slot], value, rtol=1e-3, atol=1e-6)
-
-
 def test_what_is_given_out_is_no_view_of_what_goes_on():
     trainer = batched(problem_of(Adam(), 1))
     kept = trainer.run(user(), {})[1]["mean"]

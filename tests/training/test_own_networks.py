@@ -39,7 +39,7 @@ def slow(seed):
     return pytest.param(seed, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("seed", [*range(16), *(slow(seed) for seed in range(16, 200))])
+@pytest.mark.parametrize("seed", [*range(8), *(slow(seed) for seed in range(8, 200))])
 def test_a_random_network_that_can_be_traced_is_compiled(seed):
     model, shape = traceable(seed)
     chain = mapped(model, shape)

@@ -63,12 +63,6 @@ class OfTwoLayers(OfSteps):
         return self.second(self.body(x)[0])[0]
 
 
-def tied_offsets(kind):
-    model = recurrent(kind)
-    model.body.bias_hh_l0 = model.body.bias_ih_l0
-    return model
-
-
 def pruned(model, name, part=lambda model: model.body):
     """With a weight that was registered anew, behind the layer's other parameters."""
     prune.l1_unstructured(part(model), name, 0.1)
@@ -82,11 +76,6 @@ def recurrent(kind):
 
 def attentive():
     return OfAttention(nn.MultiheadAttention(6, 2, batch_first=True), 6)
-
-
-def encoder():
-    layer = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
-    return pruned(OfSteps(layer, 6), "in_proj_weight", lambda model: model.body.self_attn)
 
 
 def one_offset():
@@ -127,23 +116,18 @@ NETWORKS = {
     "norm of one word": (lambda: words(6, 4, lambda: nn.GroupNorm(1, 1)), (1,), 4),
     "layer whose result nobody reads": (WithUnreadLayer, (5,), 0),
     "pruned GRU": (lambda: pruned(recurrent(nn.GRU), "weight_hh_l0"), (7, 6), 0),
-    "pruned LSTM": (lambda: pruned(recurrent(nn.LSTM), "weight_ih_l0"), (7, 6), 0),
     "pruned attention": (lambda: pruned(attentive(), "in_proj_weight"), (7, 6), 0),
     "attention with a pruned output": (
         lambda: pruned(attentive(), "weight", lambda model: model.body.out_proj),
         (7, 6),
         0,
     ),
-    "pruned encoder": (encoder, (7, 6), 0),
     "tied: LSTM used twice": (
         lambda: OfStatesTwice(nn.LSTM(6, 6, batch_first=True), 6),
         (7, 6),
         0,
     ),
-    "tied: GRU used twice": (lambda: OfStatesTwice(nn.GRU(6, 6, batch_first=True), 6), (7, 6), 0),
     "tied: weight of two LSTMs": (lambda: OfTwoLayers(nn.LSTM, "weight_hh_l0"), (7, 6), 0),
-    "tied: offset of two GRUs": (lambda: OfTwoLayers(nn.GRU, "bias_hh_l0"), (7, 6), 0),
-    "tied: offsets of an LSTM": (lambda: tied_offsets(nn.LSTM), (7, 6), 0),
     "linear layer with one offset": (one_offset, (5,), 0),
 }
 

@@ -59,24 +59,6 @@ def test_every_recipe_is_the_plain_loop(trainer, problem, name, proximal, correc
     assert float(want.norm(dim=1).max()) > 1e-3
 
 
-def test_every_part_of_a_recipe_matters():
-    torch.manual_seed(1)
-    build, shape, task = PROBLEMS["mlp"]
-    model = build()
-    theta, data = flatten(model), silo(COUNTS, shape, task)
-    results = [
-        trained(
-            model, theta, data, task, Recipe(3, 8, 0.1, optimizer, proximal), correction=correction
-        )
-        for optimizer in OPTIMIZERS.values()
-        for proximal in (0.0, 0.7)
-        for correction in (None, correction_of(theta))
-    ]
-    for i, one in enumerate(results):
-        for other in results[:i]:
-            assert float((one - other).norm(dim=1).min()) > 1e-4
-
-
 class LastState(nn.Module):
     """An LSTM, which vmap knows within torch.func.grad alone."""
 

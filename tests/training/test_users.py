@@ -43,7 +43,7 @@ def problem(name):
     return model, flatten(model), silo(COUNTS, shape, task), task
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     counts=st.lists(st.integers(1, 150), min_size=1, max_size=5),
     size=st.one_of(st.none(), st.integers(1, 70)),
