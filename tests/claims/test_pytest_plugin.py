@@ -110,5 +110,4 @@ def test_the_action_judges_and_fails(tmp_path):
     assert "DP-SGD" in (tmp_path / "page.html").read_text()
     assert judged("1.5") == 1
     assert judged("", claims="claim.yaml\nmissing.yaml\n") == 2
-    for word in ("--help", "--html=page.html"):
-        assert judged("", claims=word) == 2, "a file of this name is missing, and no flag"
+    assert judged("", claims="--help") == 2, "a file of this name is missing, and no flag"
