@@ -1,15 +1,11 @@
 """Mistakes end with one line, exit code 2, no traceback, and no folder left behind."""
 
-import json
 import shutil
 import subprocess
 import sys
 
 import pytest
 from command import run, run_child
-from small_data import write_creditcard, write_mnist
-
-from fedpriv.training.trainers.compiled import library
 
 # (words, what the line must name)
 BAD_SETTINGS = [
@@ -145,81 +141,11 @@ def test_an_output_folder_that_is_a_file(tmp_path):
     one_line(["hydra.run.dir=file/run"], ["hydra.run.dir", "file"], tmp_path)
 
 
-def cell(value):
-    """Another value in the column V3 of the fifth row."""
-
-    def change(text):
-        lines = [line.split(",") for line in text.splitlines()]
-        lines[5][3] = value
-        return "\n".join(map(",".join, lines)) + "\n"
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (cell("nan"), ["creditcard.csv", "V3"]),
-        (cell("wide"), ["creditcard.csv", "V3"]),
-        (lambda text: text.replace("V7", "V77"), ["creditcard.csv", "V7"]),
-        (lambda text: "", ["creditcard.csv"]),
-        (lambda text: text[:-40], ["creditcard.csv"]),
-    ],
-    ids=["nan", "text", "column", "empty", "truncated"],
-)
-def test_bad_tables(change, named, tmp_path):
-    path = tmp_path / "data" / "creditcard.csv"
-    write_creditcard(path, 200, 20)
-    path.write_text(change(path.read_text()))
-    words = ["data=creditcard", "data.root=data", "allocator.n_users=5", "allocator.n_silos=2"]
-    one_line(words, named, tmp_path)
-
-
-def test_truncated_images(tmp_path):
-    write_mnist(tmp_path)
-    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    path.write_bytes(path.read_bytes()[:1000])
-    one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path)
-
-
 @pytest.mark.parametrize(
     ("words", "named"), [(["algo.clip=-1"], ["algo.clip=-1"]), BAD_WHEN_LOADED[0]]
 )
 def test_the_same_way_through_the_shell(words, named, tmp_path):
     one_line(words, named, tmp_path, command=run_child)
-
-
-def keep_compiled(cache):
-    """Let an empty cache have the compiled library, which takes long to build."""
-    (cache / "fedpriv").mkdir(parents=True)
-    (cache / "fedpriv" / "compiled").symlink_to(library.cache_dir(), target_is_directory=True)
-
-
-def test_a_failed_job_of_a_sweep_leaves_its_reason_and_the_others_go_on(tmp_path):
-    words = [
-        "-m",
-        "data.root=null,nowhere",
-        "data=digits,heart_disease",
-        "rounds=1",
-        "algo.local_epochs=1",
-    ]
-    bare = {
-        "PATH": "/usr/bin:/bin",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HOME": str(tmp_path),
-    }
-    keep_compiled(tmp_path / "cache")
-    done = run_child(*words, "hydra.sweep.dir=sweep", cwd=tmp_path, env=bare)
-    states = {
-        path.parent.name: json.loads(path.read_text())
-        for path in (tmp_path / "sweep").glob("*/status.json")
-    }
-    assert done.returncode != 0
-    failed = [status for status in states.values() if status["state"] == "failed"]
-    assert len(failed) + sum(status["state"] == "done" for status in states.values()) == 4
-    assert failed
-    assert all(status["traceback"] and status["reason"] for status in failed)
-    assert sum(status["state"] == "done" for status in states.values()) >= 1
 
 
 @pytest.mark.skipif(shutil.which("srun") is not None, reason="Slurm is here")

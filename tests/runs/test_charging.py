@@ -76,14 +76,6 @@ def test_a_run_is_charged_what_its_rounds_cost(path, tmp_path):
     assert (told["entries"], told["digest"]) == (6, balance.digest)
 
 
-def test_two_runs_are_summed(path, tmp_path):
-    for name in ("one", "two"):
-        trained(tmp_path / name, charged(path))
-    balance = DataLedger.seen(path)
-    one, two = (balance.cost(found) for found in balance.runs.values())
-    assert one == two < balance.spent("patients") < one + two
-
-
 def test_a_run_beyond_the_budget_is_refused_with_what_would_fit(tmp_path):
     """A target that fits, and the grant that allows it."""
     path = record_ledger(tmp_path / "small.jsonl", epsilon=3.0)

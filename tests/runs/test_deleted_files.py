@@ -12,7 +12,7 @@ from interrupted import watched
 from fedpriv.runs.journal import Journal
 
 TINY = ("allocator.n_users=8", "allocator.n_silos=2", "algo.local_epochs=1", "accountant=rdp")
-NAMES = ("metrics.csv", "epsilon.csv", "timings.csv", "traffic.csv", "status.json", "config.yaml")
+NAMES = ("metrics.csv", "epsilon.csv", "timings.csv", "status.json", "config.yaml")
 NAMES += ("rounds_begun.csv", "run.log", "checkpoint.safetensors", ".")
 
 

@@ -1,12 +1,12 @@
 """Everything that was begun is charged, whatever ends a run."""
 
-import json
 import multiprocessing
 import os
 import random
 import time
 
 import pytest
+from fake_runs import read_status
 from interrupted import (
     WORDS,
     Death,
@@ -24,10 +24,6 @@ from fedpriv.errors import FedprivError
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, attempts, in_progress
 from fedpriv.runtime import DivergedError
-
-
-def status(folder):
-    return json.loads((folder / "status.json").read_text())
 
 
 def died(folder, *words, after):
@@ -50,7 +46,7 @@ def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
     assert certified(rows) == expected(cost(exp, 32)) != expected(cost(exp, 20))
     first = [row for row in rows if row["round"] == "1"]
     assert certified(first) == expected(cost(exp, 13))
-    assert status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
+    assert read_status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
     assert (
         "12 rounds were repeated after an interruption; each attempt is charged"
         in capsys.readouterr().out
@@ -70,7 +66,7 @@ def test_every_interruption_is_charged(tmp_path):
         assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(
             cost(experiment(*WORDS), len(sums))
         )
-        assert status(folder)["repeated_rounds"] == {"2": 2, "3": 1}
+        assert read_status(folder)["repeated_rounds"] == {"2": 2, "3": 1}
     assert sums == [1, 2, 2, 2, 3, 3, 4, 5]
 
 
@@ -98,7 +94,7 @@ def test_repeated_rounds_are_on_the_budget(lost, room, recorded, tmp_path):
         rows = table.rows("epsilon.csv")
         assert certified(rows) == expected(paid)
         assert {row["round"] for row in rows} == set(recorded or ["0"])
-        assert status(folder)["reason"].startswith("round ")
+        assert read_status(folder)["reason"].startswith("round ")
         assert [row["round"] for row in table.rows("timings.csv")] == recorded
 
 
@@ -111,7 +107,7 @@ def test_a_round_that_fails_is_in_the_table(tmp_path):
         run_or_resume(tmp_path / "run", *WORDS, "rounds=3", "evaluate_every=3")
     rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
     assert certified(rows) == expected(cost(experiment(*WORDS), 2))
-    assert status(tmp_path / "run")["dp_valid"] is None
+    assert read_status(tmp_path / "run")["dp_valid"] is None
 
 
 def test_what_was_begun_can_be_read_while_a_process_writes_it(tmp_path):

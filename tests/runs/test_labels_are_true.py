@@ -88,12 +88,3 @@ def test_what_is_not_a_diagnostic_is_equal_with_and_without_a_user(command, same
 def run(exp, folder):
     train(exp, "rounds: 2\n", folder)
     return published(folder)
-
-
-def test_the_test_notices_a_diagnostic_that_is_called_released(same_sums, tmp_path):
-    exp = experiment(*LINES, *COMMANDS["users"])
-    file = File.of(exp)
-    worlds = exp, file.without(file.units("user")[0])
-    one, other = (run(world, tmp_path / str(n)) for n, world in enumerate(worlds))
-    assert one[METRICS, "train_loss"][1] != other[METRICS, "train_loss"][1]
-    assert not np.array_equal(*(w[METRICS, "contribution_norm"][1] for w in (one, other)))

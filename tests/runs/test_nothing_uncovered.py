@@ -1,9 +1,8 @@
 """`private=all`: what starts ends with nothing uncovered, and publishes released and charged
 numbers alone; all else is refused in one line."""
 
-import json
-
 import pytest
+from fake_runs import read_status
 from public_schema import SCHEMA
 
 import fedpriv
@@ -45,18 +44,14 @@ def trained(table, tmp_path_factory):
     return folder
 
 
-def read(folder):
-    return json.loads((folder / "status.json").read_text())
-
-
 def published(folder):
     """The label of each file that is published: those of the bundle."""
-    labels = read(folder)["labels"]
+    labels = read_status(folder)["labels"]
     return {path.name: labels[f"bundle/{path.name}"] for path in (folder / "bundle").iterdir()}
 
 
 def test_nothing_is_left_uncovered_in_what_is_published(trained):
-    status = read(trained)
+    status = read_status(trained)
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
     assert set(published(trained).values()) == {"released", "charged"}
     bundle = read_bundle(trained / "bundle")
@@ -101,7 +96,7 @@ def test_a_certificate_says_who_counts_as_a_user(schema, words, who, tmp_path):
 
 def test_an_evaluation_of_it_leaves_nothing_either(trained, tmp_path):
     words = ("target=1", "private=all", f"hydra.run.dir={tmp_path / 'found'}")
-    status = read(evaluate([str(trained), *words], quiet=True))
+    status = read_status(evaluate([str(trained), *words], quiet=True))
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
     assert status["labels"]["statistics.csv"]["value"] == "charged"
 
@@ -109,7 +104,7 @@ def test_an_evaluation_of_it_leaves_nothing_either(trained, tmp_path):
 def test_an_analysis_leaves_nothing_either(table, tmp_path):
     words = ("statistics=count", "target=1", "private=all", f"hydra.run.dir={tmp_path / 'found'}")
     own = [word for word in table if word.startswith(("data.path", "data.schema", "alloc"))]
-    status = read(analyse([*own, *words], quiet=True))
+    status = read_status(analyse([*own, *words], quiet=True))
     assert (status["not_covered"], status["dp_valid"]) == ([], True)
 
 
@@ -148,7 +143,7 @@ def test_no_test_person_of_a_private_choice_trains_in_another_run(table, tmp_pat
 
 def test_without_it_the_same_run_says_what_is_left(table, tmp_path):
     fedpriv.run(*table, *SMALL, folder=tmp_path / "run")
-    assert set(ALWAYS_UNCOVERED) < set(read(tmp_path / "run")["not_covered"])
+    assert set(ALWAYS_UNCOVERED) < set(read_status(tmp_path / "run")["not_covered"])
     assert any(label.startswith("diagnostic") for label in published(tmp_path / "run").values())
 
 

@@ -1,12 +1,12 @@
 """Early stopping by private scores: what is released, who pays for how many rounds, and runs that
 end in between."""
 
-import json
 import shutil
 from itertools import count
 
 import pandas as pd
 import pytest
+from fake_runs import read_status
 from interrupted import Death, dies_in, watched
 from new_ledgers import new_ledger
 from public_schema import SCHEMA
@@ -27,10 +27,6 @@ WORDS = (
     *("preset.n_users=8", "evaluation=none"),
 )
 STOP = ("stop.target=20", "stop.every=2", "stop.patience=1", "stop.metric=loss")
-
-
-def read(folder):
-    return json.loads((folder / "status.json").read_text())
 
 
 def scores(folder):
@@ -58,7 +54,7 @@ def test_a_run_ends_when_scores_have_not_improved_and_releases_the_best(stopped,
     found = scores(stopped)
     best = min(found, key=found.get)
     assert max(found) == best + 2 < 8
-    assert read(stopped)["reason"] == f"no evaluation since round {best} was better"
+    assert read_status(stopped)["reason"] == f"no evaluation since round {best} was better"
     fedpriv.run(*WORDS, f"rounds={best}", folder=tmp_path / "best")
     for name in ("model.safetensors", "bundle/model.safetensors"):
         assert (stopped / name).read_bytes() == (tmp_path / "best" / name).read_bytes()
@@ -70,7 +66,7 @@ def test_a_run_ends_when_scores_have_not_improved_and_releases_the_best(stopped,
 def test_its_epsilons_are_those_of_all_planned_rounds(stopped, tmp_path):
     fedpriv.run(*WORDS, folder=tmp_path / "whole")
     assert last(stopped) == last(tmp_path / "whole")
-    assert read(stopped)["epsilon"] == read(tmp_path / "whole")["epsilon"]
+    assert read_status(stopped)["epsilon"] == read_status(tmp_path / "whole")["epsilon"]
     rounds, epsilon = last(stopped / "stopping")
     assert rounds == 4
     assert 19 < epsilon <= 20
@@ -166,7 +162,7 @@ def test_who_interrupts_a_score_is_told_to_resume_the_run(tmp_path):
     with watched(interrupt_the_first_score, lambda round: None), pytest.raises(KeyboardInterrupt):
         fedpriv.run(*WORDS, *STOP, folder=run)
     for folder in (run, run / "stopping"):
-        assert read(folder)["reason"] == f"continue with resume={run}"
+        assert read_status(folder)["reason"] == f"continue with resume={run}"
 
 
 def test_a_ledger_is_charged_the_rounds_that_were_begun(tmp_path, monkeypatch):
@@ -195,7 +191,7 @@ def test_nothing_is_left_uncovered(tmp_path):
     assert (bundle.valid, bundle.not_covered) == (True, [])
     assert {row["unit"] for row in bundle.certificate} == {"user", "test person"}
     assert bundle.labels["metrics"] == "charged"
-    assert read(tmp_path / "run" / "stopping")["not_covered"] == []
+    assert read_status(tmp_path / "run" / "stopping")["not_covered"] == []
 
 
 @pytest.mark.parametrize("epsilon", [{"train": 30.0, "tests": 1.0}, {"train": 1.0, "tests": 30.0}])

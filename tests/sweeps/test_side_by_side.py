@@ -1,9 +1,8 @@
 """Runs side by side give what each gives alone."""
 
-import json
-
 import pytest
 from command import refusal, run
+from fake_runs import read_status
 from interrupted import Death, dies_in
 
 from fedpriv.runs.folder import RunFolder
@@ -39,10 +38,6 @@ def files(folder, runs, names=FILES):
     }
 
 
-def status(folder):
-    return json.loads((folder / "status.json").read_text())
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -60,7 +55,7 @@ def test_every_run_has_the_bits_of_a_single_one(tmp_path, words):
         )
     assert files(tmp_path / "alone", 4) == files(tmp_path / "side_by_side", 4)
     for number in range(4):
-        assert status(tmp_path / "side_by_side" / str(number))["state"] == "done"
+        assert read_status(tmp_path / "side_by_side" / str(number))["state"] == "done"
         overrides = ".hydra/overrides.yaml"
         here, there = (
             tmp_path / name / str(number) / overrides for name in ("side_by_side", "alone")
@@ -105,7 +100,11 @@ def test_a_run_that_diverges_is_named_and_fails_a_sweep_without_another(
     words = (*SWEEP[:-1], *launcher, *far)
     done = run(*words, f"hydra.sweep.dir={tmp_path / 'sweep'}", cwd=tmp_path)
     folders = [path.parent for path in (tmp_path / "sweep").glob("*/status.json")]
-    failed = [status(folder)["reason"] for folder in folders if status(folder)["state"] == "failed"]
+    failed = [
+        read_status(folder)["reason"]
+        for folder in folders
+        if read_status(folder)["state"] == "failed"
+    ]
     assert done.returncode == code
     assert failed
     assert all("the global model is not finite" in reason for reason in failed)
