@@ -1,11 +1,8 @@
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fedpriv.data.allocate import Allocation
-from fedpriv.data.allocation_report import MAX_COLUMNS, columns, draw, statistics, table
+from fedpriv.data.allocation_report import MAX_COLUMNS, columns, draw, statistics
 
 
 @pytest.fixture
@@ -28,23 +25,6 @@ def test_statistics(allocation):
     assert frame.columns.tolist() == names
     rows = [[2, 3, 0, 1.5, 1.5, 2], [1, 3, 1, 3, 3, 3], [2, 6, 1, 3, 3, 4]]
     assert frame.to_numpy().tolist() == rows
-
-
-def test_table_shows_the_statistics(allocation):
-    console = Console(record=True, width=100, file=io.StringIO())
-    console.print(table(allocation))
-    text = console.export_text()
-    assert "4 users in 2 silos" in text
-    rows = [
-        [cell.strip() for cell in line.split("│")[1:-1]]
-        for line in text.splitlines()
-        if line.startswith("│")
-    ]
-    assert rows == [
-        ["0", "2", "3", "0", "1.5", "1.5", "2"],
-        ["1", "1", "3", "1", "3.0", "3.0", "3"],
-        ["all", "2", "6", "1", "3.0", "3.0", "4"],
-    ]
 
 
 def random_allocation(n_users, n_silos, records):

@@ -11,8 +11,6 @@ from command import refusal, run, success
 from page_blocks import ROOT, blocks
 
 import fedpriv
-from fedpriv.algorithms.uldp import UldpSgd
-from fedpriv.testing import check_algorithm
 
 EXTENDING = sorted((ROOT / "docs" / "extending").glob("*.md"))
 
@@ -76,15 +74,6 @@ def test_the_added_aggregation_gives_the_sum_and_tells_of_its_assistant(written)
     masked, _ = results(folder, "masked", "aggregation=masked", *words)
     pd.testing.assert_frame_equal(two, masked)
     assert set(epsilon["observer"]) == {"released model", "server", "silo", "assistant"}
-
-
-def test_the_added_aggregation_is_held_to_the_algorithms_rules(written):
-    written(ROOT / "docs" / "extending" / "aggregation.md")
-    method = UldpSgd(
-        clip=1.0, noise_multiplier=5.0, user_rate=1.0, weighting="uniform", global_lr=1.0
-    )
-    words = ["aggregation=masked", "aggregation._target_=mine.two_helpers.TwoHelpers"]
-    assert "update: user, add/remove" in check_algorithm(method, *words).checked
 
 
 def test_the_added_accountant_refuses_what_it_has_no_bound_for(written):

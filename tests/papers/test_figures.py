@@ -153,17 +153,6 @@ def test_what_runs_do_not_have_is_told_in_one_line(sweep, words, named):
     assert not list(sweep.glob("*.png"))
 
 
-@pytest.mark.parametrize("name", ["status.json", "config.yaml", "metrics.csv", "epsilon.csv"])
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b"round\n"])
-def test_a_damaged_run_is_named(sweep, name, content):
-    (sweep / "1" / name).write_bytes(content)
-    if name == "config.yaml" and content != b"{" and content != b"\xff\xfe\x00":
-        pytest.skip("still YAML")
-    told = rf"{sweep / '1'}(: its files|/status.json:) cannot be read"
-    with pytest.raises(FedprivError, match=told):
-        find_runs([sweep])
-
-
 def test_group_privacy_writes_what_it_draws(tmp_path, monkeypatch):
     small = {
         name: (rule, style, lambda profile: (1, 32))

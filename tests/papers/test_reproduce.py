@@ -9,12 +9,6 @@ from fedpriv.papers import reproduce
 from fedpriv.papers.experiments import quick_profiles
 
 
-def test_a_figure_is_made_where_the_command_is_given(tmp_path):
-    done = success("reproduce", "uldp_fl/fig2", cwd=tmp_path)
-    [picture] = (tmp_path / "outputs" / "uldp_fl" / "fig2").glob("*/figure.png")
-    assert str(picture.relative_to(tmp_path)) in done.stdout
-
-
 def test_figures_side_by_side_are_all_made_and_what_fails_is_named(tmp_path):
     names = ("uldp_fl/fig2", "secured_fl/fig4")
     nowhere = {"FEDPRIV_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}

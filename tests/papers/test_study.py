@@ -14,7 +14,6 @@ from fedpriv.comparisons.trials import finished, reported_trials
 from fedpriv.papers.reproduce import FIGURES
 from fedpriv.papers.study import study
 from fedpriv.papers.study.methods import METHODS, NOTHING, RECORD, RECORDS_PER_USER, USER
-from fedpriv.papers.study.picture import draw
 from fedpriv.papers.study.study import QUICK
 from fedpriv.papers.study.table import (
     baselines,
@@ -159,13 +158,6 @@ def small(tmp_path_factory):
     return folder, study.study(FEW, folder, TWO_SEEDS, THREE)
 
 
-@pytest.mark.slow
-def test_a_study_that_is_started_again_has_the_same_table(small):
-    folder, table = small
-    again = study.study(FEW, folder, TWO_SEEDS, THREE)
-    pd.testing.assert_frame_equal(again, table)
-
-
 def test_a_small_study_has_a_row_for_each_method_and_unit(small):
     table = small[1]
     assert [*zip(table["method"], table["unit"])] == [
@@ -197,11 +189,6 @@ def test_step_sizes_are_chosen_on_a_fifth_of_the_training_records(small):
     )
     assert max(tuning) == 364 == 455 - 455 // 5
     assert max(final) == 455
-
-
-def test_a_study_is_drawn(small, tmp_path):
-    draw({"small": small[1], "beside": small[1]}, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_the_figures_command_leaves_table_and_picture(tmp_path, monkeypatch):

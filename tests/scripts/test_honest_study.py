@@ -1,6 +1,5 @@
 """docs/privacy/honest_study.md says what results/honest_study/auc.csv holds."""
 
-import json
 import math
 from itertools import combinations
 
@@ -13,7 +12,6 @@ from scipy.stats import ttest_1samp
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.accountants.renyi import convert
 from fedpriv.accountants.selection import TruncatedNegativeBinomial
-from fedpriv.ledgers.data_ledger import DataLedger
 from scripts.honest_study import (
     ALONE,
     ARMS,
@@ -25,7 +23,6 @@ from scripts.honest_study import (
     STEPS,
     WORDS,
     by_arm,
-    charged,
 )
 
 TABLE = pd.read_csv(KNOWN / "auc.csv")
@@ -86,23 +83,3 @@ def test_a_random_number_of_runs_costs_three_with_the_scales():
     curve = orders * gap(DRAWN, 5e-6) ** 2 / 2
     found = TruncatedNegativeBinomial(4, 0).selected(orders, curve)
     assert SCALES + convert(tuple(orders), found, 5e-6) == pytest.approx(2.97, abs=0.02)
-
-
-@pytest.mark.slow  # the tests above add up the same costs
-def test_one_ledger_pays_for_the_whole_path(tmp_path):
-    """On made-up payments, whose label is a sign."""
-    columns = ["Time", *(f"V{number}" for number in range(1, 29)), "Amount"]
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 30)), columns=columns)
-    frame = frame.assign(label=(frame["V1"] > 0).astype(int), person=[*map(str, range(100, 160))])
-    frame.to_csv(tmp_path / "study.csv", index=False)
-    raw = (f"data.path={tmp_path}/study.csv", "seed=0")
-    run = charged("creditcard", tmp_path, raw, ["0.1"], ALONE).parent
-    ledger = DataLedger.seen(tmp_path / "ledger.jsonl")
-    paid = [(one.population, one.settled) for one in ledger.runs.values()]
-    assert paid == [("everybody", True), ("training", True), ("tests", True)]
-    for name in ledger.populations:
-        assert 2.9 < ledger.spent(name) <= 3
-    for folder in (tmp_path / "scales", run, run / "evaluation"):
-        status = json.loads((folder / "status.json").read_text())
-        assert status["dp_valid"]
-        assert status["not_covered"] == []

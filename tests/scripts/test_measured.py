@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from paper_runs import paper_run
 
@@ -10,12 +9,6 @@ from fedpriv.reports.finished_runs import find_runs
 from scripts.measured import MINIBATCH, SPIDER, choose, rates, read
 
 ROOT = Path(__file__).parents[2]
-
-
-def choices(*rows):
-    """Choices with these methods, epsilons, errors and calibrations, of 12 silos."""
-    table = pd.DataFrame(rows, columns=["method", "epsilon", "error", "calibration"])
-    return table.assign(silos=12, deviation=0.01, mapping=2 / table["epsilon"], heterogeneity=1.0)
 
 
 def test_the_page_says_what_the_table_holds():
@@ -32,11 +25,6 @@ def test_the_table_tells_settings_and_splits():
         equal = here[here["calibration"] == "certified"]
         assert {*equal["epsilon"]} == {0.75, 1, 1.5, 3, 6, 12, 18}
         assert equal["certified"].to_numpy() == pytest.approx(equal["epsilon"].to_numpy(), rel=1e-3)
-
-
-def test_a_power_law_is_found():
-    text = rates(choices(*((SPIDER, epsilon, 0.2, "certified") for epsilon in (0.75, 3.0, 18.0))))
-    assert text.splitlines()[2:] == ["| 12 | Algorithm 11 | -2.00 | 1 to 1 |"]
 
 
 def fake_run(path, name, error, *, loss, seed, **algo):

@@ -1,19 +1,15 @@
 """Mutants of source text: what is changed, what is left alone, and that the list of accepted ones
 does not rot."""
 
-import math
 import os
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
 
 import pytest
 
-from scripts.mutants import reach
 from scripts.mutants.__main__ import ACCEPTED, ROOT, is_one, read_accepted
 from scripts.mutants.mutate import mutants
-from scripts.mutants.patch import forget
 from scripts.mutants.tests_of import chosen_tests, source_files
 
 SOURCE = '''"""Text with 1 < 2."""
@@ -55,23 +51,6 @@ def test_what_matters_is_changed_and_nothing_else():
     assert Counter((one.scope, one.after) for one in found) == Counter(CHANGES)
 
 
-def test_a_mutant_differs_in_one_place_and_its_name_says_where():
-    for one in mutants("noise.py", SOURCE):
-        compile(one.text, "noise.py", "exec")
-        apart = [
-            n
-            for n, lines in enumerate(zip(SOURCE.split("\n"), one.text.split("\n")), 1)
-            if lines[0] != lines[1]
-        ]
-        assert apart == [one.line]
-        assert one.name == f"noise.py :: {one.scope} :: {one.before} -> {one.after}"
-
-
-def test_a_statement_of_several_lines_goes_as_a_whole():
-    (gone,) = mutants("a.py", "def f():\n    raise E(\n        1,\n    )\n")
-    assert (gone.before, gone.after, gone.text) == ("raise E(", "pass", "def f():\n    pass\n")
-
-
 def test_every_source_has_tests_that_exist():
     for source in source_files(ROOT, []):
         tests = chosen_tests(ROOT, source)
@@ -79,44 +58,6 @@ def test_every_source_has_tests_that_exist():
         assert all(
             (ROOT / test).is_file() for test in tests
         )  # a folder would name none of its tests
-
-
-def test_the_shortest_tests_that_call_a_function_are_asked():
-    """One at least, and only so many seconds of them."""
-    reached = {
-        "long": (9.0, {"a.py :: f"}),
-        "short": (1.0, {"a.py :: f"}),
-        "other": (0.1, {"a.py :: g"}),
-    }
-    reached["middle"] = 4.0, {"a.py :: f", "a.py :: C.__init__"}
-    assert reach.tests_for(reached, "a.py", "f", math.inf) == {
-        "short": 1.0,
-        "middle": 4.0,
-        "long": 9.0,
-    }
-    assert reach.tests_for(reached, "a.py", "f", 6.0) == {"short": 1.0, "middle": 4.0}
-    assert reach.tests_for(reached, "a.py", "f", 0.5) == {"short": 1.0}
-    assert reach.tests_for(reached, "a.py", "C", math.inf) == {"middle": 4.0}
-    assert list(reach.tests_for(reached, "a.py", "module", 2.0)) == ["other", "short"]
-
-
-def test_what_a_function_of_the_tree_keeps_is_forgotten(tmp_path):
-    """Else a test that asks for what another has asked for would not be known to call the
-    function.
-    """
-    calls: list[int] = []
-    kept = cache(calls.append)
-    scope = {"cache": cache, "calls": calls}
-    exec(
-        compile("@cache\ndef own(x):\n    calls.append(x)\n", str(tmp_path / "a.py"), "exec"), scope
-    )
-    for _ in range(2):
-        scope["own"](1)
-        kept(2)
-    forget(tmp_path)
-    scope["own"](1)
-    kept(2)
-    assert calls == [1, 2, 1]
 
 
 def test_every_accepted_survivor_is_a_mutant_and_has_a_reason():

@@ -1,4 +1,4 @@
-"""Sixty public kinds of tables, as pandas, R, Excel, REDCap and registries write them.
+"""Public kinds of tables, as pandas, R, Excel, REDCap and registries write them.
 
 No value comes from a person. Each kind is a function that returns some hundred rows; its decorator
 says the file, and the words that a newcomer types. `KINDS` writes them by name.
@@ -171,22 +171,6 @@ def adult() -> str:
     return "\n".join([*lines, "", ""])
 
 
-@kind("winequality-white.csv", "quality", ROW, *DEALT, sep=";", quoting=csv.QUOTE_NONNUMERIC)
-def wine_quality() -> pd.DataFrame:
-    """UCI: semicolons, names with spaces in quotes; a quality of 5 to 8."""
-    rng, n = np.random.default_rng(4), 240
-    alcohol = rng.normal(10.5, 1.2, n)
-    quality = np.clip(np.round(6 + 0.4 * (alcohol - 10.5) + rng.normal(0, 0.6, n)), 5, 7)
-    return pd.DataFrame(
-        {
-            "fixed acidity": rng.normal(7, 0.8, n).round(1),
-            "residual sugar": rng.gamma(2, 3, n).round(2),
-            "alcohol": alcohol.round(1),
-            "quality": quality.astype(int),
-        }
-    )
-
-
 @kind("data.csv", "diagnosis", "data.user=id", *DEALT)
 def breast_cancer_with_an_unnamed_end() -> pd.DataFrame:
     """Kaggle: the header and each row end with a comma: a last column without a name."""
@@ -214,46 +198,6 @@ def stroke() -> pd.DataFrame:
     return frame.drop(columns=["patient", "hospital"]).rename(columns={"died": "stroke"})
 
 
-@kind("churn.csv", "Churn", "data.user=customerID", *DEALT)
-def telco_churn() -> pd.DataFrame:
-    """IBM: ids such as 7590-VHVEG, a blank for a missing number, 0/1 beside Yes/No."""
-    base, rng = people(200, 0.27), np.random.default_rng(8)
-    letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-    ids = [f"{rng.integers(1000, 9999)}-{''.join(rng.choice(letters, 5))}" for _ in range(200)]
-    total = pd.Series(rng.gamma(2, 900, 200).round(2)).astype(str)
-    total[::40] = " "
-    return pd.DataFrame(
-        {
-            "customerID": ids,
-            "SeniorCitizen": (base["age"] > 65).astype(int),
-            "Contract": rng.choice(["Month-to-month", "One year", "Two year"], 200),
-            "MonthlyCharges": rng.normal(65, 20, 200).round(2),
-            "TotalCharges": total,
-            "Churn": np.where(base["died"], "Yes", "No"),
-        }
-    )
-
-
-@kind("diabetic_data.csv", "readmitted", "data.user=patient_nbr", *DEALT)
-def diabetes_130_hospitals() -> pd.DataFrame:
-    """UCI: two columns of ids, ? for unknown, ages as [70-80), three classes, weight mostly ?."""
-    base, rng, n = people(220), np.random.default_rng(11), 220
-    low = base["age"] // 10 * 10
-    return pd.DataFrame(
-        {
-            "encounter_id": rng.choice(np.arange(12522, 400_000_000, 631), n, replace=False),
-            "patient_nbr": [int(one[1:]) * 10_007 + 135 for one in base["patient"]],
-            "race": rng.choice(["Caucasian", "AfricanAmerican", "?"], n, p=[0.7, 0.25, 0.05]),
-            "age": [f"[{one}-{one + 10})" for one in low],
-            "weight": rng.choice(["?", "[75-100)"], n, p=[0.95, 0.05]),
-            "diag_1": [
-                f"{250 + one / 100:.2f}" if one % 2 else "V58" for one in rng.integers(0, 99, n)
-            ],
-            "readmitted": rng.choice(["NO", ">30", "<30"], n, p=[0.5, 0.35, 0.15]),
-        }
-    )
-
-
 # Survival.
 
 
@@ -261,12 +205,6 @@ def _survival(seed: int, event: str = "status", of=lambda died: died) -> pd.Data
     """Times, and the event as `of` writes it."""
     frame = people(180).assign(time=np.random.default_rng(seed).choice(TIES, 180))
     return frame.drop(columns="died").assign(**{event: of(frame["died"])})
-
-
-@kind("heart_failure.csv", "DEATH_EVENT", *TIMED)
-def heart_failure() -> pd.DataFrame:
-    platelets = np.random.default_rng(20).choice([263358.03, 265000.0, 1e5], 180)
-    return _survival(20, "DEATH_EVENT").assign(platelets=platelets)
 
 
 @kind("lung.csv", "status", *TIMED, write=by_r)
@@ -291,20 +229,6 @@ def uuids() -> pd.DataFrame:
     names = [str(uuid.UUID(int=(7**90 * (i + 3)) % 2**128)) for i in range(120)]
     names[:2] = ["5a0fc2d1-0000-4000-8000-00000000a012", "5a0fc2d1-0000-4000-8000-0000000a0012"]
     return visits(240, patient=2 * names)
-
-
-@kind()
-def nhs_numbers() -> pd.DataFrame:
-    number = people(200)["patient"].str[1:].astype(int)
-    return visits(patient=[f"943 {476 + one} {5919 - one}" for one in number])
-
-
-@kind("nhanes.csv", "died", "data.user=SEQN", *DEALT, write=by_r)
-def nhanes_sequence_numbers() -> pd.DataFrame:
-    """NHANES by R's foreign: all numbers are doubles."""
-    frame = people(200, 0.15).drop(columns=["patient", "hospital"])
-    frame.insert(0, "SEQN", np.arange(83732.0, 83932.0))
-    return frame.assign(LBXGLU=holes(frame["bmi"] * 4, 0.3))
 
 
 # Dates.
@@ -407,18 +331,6 @@ def redcap_raw() -> pd.DataFrame:
     )
 
 
-@kind("labels.csv", encoding="utf-8-sig")
-def redcap_labels() -> pd.DataFrame:
-    """Whole questions as names, Checked and Unchecked."""
-    frame, rng = people(200, 0.2), np.random.default_rng(36)
-    boxes = {
-        f"Which race(s)? Check all. (choice={race})": rng.choice(["Checked", "Unchecked"], 200)
-        for race in ("White", "Black or African American")
-    }
-    frame = frame.rename(columns={"age": "Age at admission, in years:"})
-    return frame.assign(**boxes, **{"Complete?": "Complete"}, died=texts(yes="Yes", no="No"))
-
-
 @kind("form.csv")
 def google_form() -> pd.DataFrame:
     """A time stamp with the month first, answers in curly quotes, free text over several lines."""
@@ -450,20 +362,6 @@ def gaps_in_many_spellings() -> pd.DataFrame:
         frame.loc[row * 7, ["bmi", "age"]] = mark
         frame.loc[row * 7 + 1, "sex"] = mark
     return frame
-
-
-@kind()
-def fifty_columns() -> pd.DataFrame:
-    wide = np.random.default_rng(38).normal(0, 1, (200, 50)).round(3)
-    return pd.concat([people(200), pd.DataFrame(wide).add_prefix("V")], axis=1)
-
-
-@kind("insurance.csv", "charges")
-def insurance_charges() -> pd.DataFrame:
-    """Kaggle: regression."""
-    frame = people(200).drop(columns="died")
-    charges = 250 * frame["age"] + 9000 * (frame["smoker"] == "yes")
-    return frame.assign(charges=charges.map("{:.4f}".format))
 
 
 @kind("houses.csv", "price")
