@@ -63,14 +63,6 @@ def test_too_few_canaries_say_what_they_can_prove():
     assert row.bound.audited <= row.bound.provable < row.certified
 
 
-@pytest.mark.slow
-def test_a_run_proves_half_of_a_certificate_of_eight():
-    words = "algo=uldp_avg", "algo.noise_multiplier=0.6", "rounds=1", "seed=3"
-    row = audited(*words, canaries=2000)["released model", "user"]
-    assert 7.9 < row.certified < 8.1
-    assert row.certified / 2 < row.bound.audited < row.certified
-
-
 def test_a_run_without_its_noise_is_caught(monkeypatch):
     words = ["algo=uldp_avg", "algo.noise_multiplier=5", "rounds=2"]
     assert not any(row.alarm for row in audited(*words).values())

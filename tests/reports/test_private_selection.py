@@ -195,13 +195,6 @@ def test_a_sweep_cannot_be_drawn_for_a_diagnostic(metric, tmp_path):
         RandomNumber(4.0, 1.0, metric).draw(tmp_path, [[]], exps, [{}])
 
 
-@pytest.mark.parametrize(("words", "metric"), [((), "accuracy"), (("loss",), "loss")])
-def test_the_draw_keeps_the_metric(tmp_path, words, metric):
-    exps = [experiment("algo=uldp_avg", "rounds=1")]
-    draw = RandomNumber(4.0, 1.0, *words).draw(tmp_path, [[]], exps, [{}])
-    assert draw.asked.metric == metric
-
-
 def test_tables_and_figures_show_the_label(swept, tmp_path):
     runs = fedpriv.load(swept)
     assert set(runs.table(metric="train_loss")["label"]) == {"diagnostic of training records"}
