@@ -41,12 +41,3 @@ def test_shared_weights_need_no_exchange_and_make_it_federated_averaging():
             [query] = prepared.queries(1)
             ends.append(prepared.run_round((query,), prepared.state).state.params)
     np.testing.assert_allclose(*ends, rtol=1e-12, atol=1e-14)
-
-
-def test_drawing_again_leaves_the_model_alone_and_follows_the_seed():
-    with prepare(experiment(*WORDS)) as prepared:
-        before = [parameter.clone() for parameter in prepared.model.parameters()]
-        one, same, other = (drawn_weights(prepared.model, seed) for seed in (1, 1, 2))
-        assert one.equal(same)
-        assert not one.equal(other)
-        assert all(a.equal(b) for a, b in zip(before, prepared.model.parameters()))

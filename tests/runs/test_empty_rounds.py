@@ -33,13 +33,6 @@ def test_a_round_without_sampled_users_is_marked(rate, reason, tmp_path):
     assert read_status(folder)["empty_rounds"].get("1") == reason
 
 
-def test_a_model_beyond_32_bits_ends_the_run(tmp_path):
-    words = (*BASE, "algo=prox_pl_svrg", "algo.global_lr=1e300", "rounds=4")
-    done = run(*words, f"hydra.run.dir={tmp_path / 'run'}", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "the global model is not finite" in done.stderr.splitlines()[-1]
-
-
 def contributions(folder):
     return [int(row["contributions"]) for row in RunFolder(folder).rows("metrics.csv")[1:]]
 

@@ -1,12 +1,10 @@
 """The sweeps behind the measured table."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from fedpriv.papers import experiments
 from fedpriv.settings.compose import CommandLine, each_job
 from scripts import measure
 from scripts.measured import LOCAL, MINIBATCH
@@ -24,21 +22,6 @@ def test_settings_that_are_chosen_alike_are_one_sweep():
     assert len(found) == 3
     assert found["mb-sgd_paper_0.105399"][-1] == "algo.epsilon=0.75,3"
     assert found["local_sgd_certified_0.0036"][:2] == measure.METHODS[LOCAL]
-
-
-def test_a_sweep_that_is_done_is_left_alone_and_a_killed_one_is_not_done(tmp_path, monkeypatch):
-    folder, asked = tmp_path / "spider", []
-    folder.mkdir()
-    codes = iter([-9, 1])
-    monkeypatch.setattr(
-        experiments.subprocess,
-        "run",
-        lambda words, check: asked.append(words) or SimpleNamespace(returncode=next(codes)),
-    )
-    for _ in range(3):
-        measure.sweep("lowy/fig4", folder, *measure.GRIDS["spider"])
-    assert len(asked) == 2
-    assert f"hydra.sweep.dir={folder}" in asked[0]
 
 
 @pytest.mark.parametrize("grid", measure.GRIDS)

@@ -47,10 +47,6 @@ def few_days(frame, rng):
     return frame.assign(admitted=dates).to_csv(index=False).encode()
 
 
-def many_texts(frame, rng):
-    return frame.assign(sex=[f"text {i}" for i in range(len(frame))]).to_csv(index=False).encode()
-
-
 ADVISED = {
     "a typing error in a label": changed("died", "O"),
     "a third class that hardly any row has": changed("died", 2),
