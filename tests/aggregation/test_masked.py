@@ -15,7 +15,7 @@ from fedpriv.aggregation.weighted import KEY, KEYS
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.x25519 import PrivateKey
 from fedpriv.encoding.fixed_point import FixedPoint, ImpossibleSumError, OutOfRangeError
-from fedpriv.errors import MisfitError
+from fedpriv.errors import AggregationAbortedError, MisfitError
 from fedpriv.rounds.local_job import LocalJob
 
 INDICES = (0, 1, 10, 2)
@@ -199,3 +199,15 @@ def test_in_the_clear_each_message_has_its_own_range():
 
 def silent_update(_):
     return LocalJob(iter(()), np.zeros(1))
+
+
+def test_a_set_up_without_the_others_keys_is_given_up():
+    """Where weights need no server, its silence is first heard when keys are passed on."""
+
+    def silent():
+        while True:
+            yield {}
+
+    parties = Protocols(Masked(), INDICES).setup(COUNTS)
+    with pytest.raises(AggregationAbortedError, match="no message from server"):
+        run(parties | {SERVER: silent()})

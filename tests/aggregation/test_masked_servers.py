@@ -18,6 +18,7 @@ from secagg.coalition_view import eliminated
 
 from fedpriv.aggregation.base import BROADCAST, SERVER
 from fedpriv.aggregation.masked import Masked
+from fedpriv.aggregation.plain import Plain
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.aggregation.weighted import KEY, KEYS
@@ -218,6 +219,10 @@ def attack(aggregation, others=DEAD):
     return run(cast)[SERVER].vector
 
 
+def test_in_the_clear_nothing_hides_a_silo_anyway():
+    np.testing.assert_allclose(attack(Plain()), SECRET)
+
+
 @pytest.mark.parametrize("aggregation", [SecAgg(), SecAggExactNoise(), SecAgg(neighbours=2)])
 def test_silos_with_another_model_do_not_accept_each_others_keys(aggregation):
     with pytest.raises(AggregationAbortedError, match="has not signed its keys"):
@@ -231,3 +236,8 @@ def test_masks_do_not_cancel_between_silos_with_different_models():
     except AggregationAbortedError:
         return  # a sum beyond what honest messages reach
     assert np.abs(total).max() > 1e3
+
+
+@pytest.mark.parametrize("aggregation", [Masked(), SecAgg()])
+def test_one_model_for_all_gives_the_sum(aggregation):
+    np.testing.assert_allclose(attack(aggregation, others=ALIVE), 4 * SECRET, atol=1e-6)

@@ -11,7 +11,8 @@ from record_sgd import RecordSgd
 
 from fedpriv.accountants.ledger import Ledger
 from fedpriv.aggregation.base import MESSAGE
-from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle
+from fedpriv.aggregation.plain import Plain
+from fedpriv.aggregation.shuffle import SHUFFLED, SHUFFLER, Shuffle, level_encoding
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.mechanisms.binomial import Binomial
 from fedpriv.rounds.contributors import RecordsInFull
@@ -124,6 +125,16 @@ def test_counts_beyond_what_a_silo_can_have_are_refused(count):
         AggregationAbortedError, match="a message of silo2 is refused: a number outside"
     ):
         cheating("silo2", MESSAGE, lambda sent: {SHUFFLER: np.full_like(sent[SHUFFLER], count)})
+
+
+def test_a_silent_shuffler_ends_the_exchange():
+    with pytest.raises(AggregationAbortedError, match=f"no message from {SHUFFLER}"):
+        cheating(SHUFFLER, SHUFFLED, lambda sent: {})
+
+
+def test_only_levels_can_be_counted():
+    with pytest.raises(ValueError, match="messages need Levels, not None"):
+        level_encoding(query_for(Plain(), 2))
 
 
 def test_a_record_that_is_not_there_counts_as_zero_and_moves_nobody_else():

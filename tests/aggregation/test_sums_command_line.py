@@ -1,6 +1,7 @@
 """Masked and secure sums at the command line, beside sums in the clear."""
 
 import json
+import re
 
 import command
 import numpy as np
@@ -21,6 +22,25 @@ def done(folder, *words):
     assert ended.returncode == 0, ended.stderr
     assert json.loads((folder / "status.json").read_text())["state"] == "done"
     return folder
+
+
+def test_a_range_that_messages_can_exceed_is_refused_before_data_are_read(tmp_path):
+    """Otherwise whether a run fails, and who sees that, depends on the data."""
+    word, nowhere = "aggregation=masked", ("data=creditcard", "data.root=nowhere")
+    ended = fedpriv(tmp_path / "out", word, *nowhere, "aggregation.range=0.001")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "aggregation.range=0.001" in ended.stderr
+    assert "nowhere" in fedpriv(tmp_path / "out", word, *nowhere).stderr
+    refused = fedpriv(tmp_path / "out", word, "aggregation.range=0.001").stderr
+    least = float(re.search(r"at least (\S+), which messages can reach", refused)[1])
+    below = float(np.nextafter(least, 0))
+    assert (
+        f"at least {least!r},"
+        in fedpriv(tmp_path / "out", word, f"aggregation.range={below!r}").stderr
+    )
+    assert not (tmp_path / "out").exists()
+    assert fedpriv(tmp_path / "out", word, f"aggregation.range={least!r}").returncode == 0
 
 
 def test_command_line_tells_an_overflow_in_one_line_a_round(tmp_path):

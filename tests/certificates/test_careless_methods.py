@@ -272,6 +272,23 @@ class MixedBlocks(UldpSgd):
         return super().local_update(silo, query, down).map(mix)
 
 
+class RateOfAll(UldpSgd):
+    """A learning rate made of all records of a silo."""
+
+    def local_update(self, silo, query, down):
+        recipe = replace(query.asked.recipe, lr=float(silo.data.x.abs().mean()))
+        asked = replace(query.asked, recipe=recipe)
+        return super().local_update(silo, replace(query, asked=asked), down)
+
+
+class Remembers(UldpSgd):
+    """Starts from what the silo's users did before."""
+
+    def local_update(self, silo, query, down):
+        start = silo.state.get("start", down["params"])
+        return super().local_update(silo, query, {"params": start})
+
+
 class StillSeparate(UldpSgd):
     """Another global step; the framework trains."""
 
@@ -303,6 +320,8 @@ class OwnBatchSize(MinibatchSgd):
         (UldpSgd, (), ()),
         (StillSeparate, (), ()),
         (MixedBlocks, (), ("MixedBlocks",)),
+        (RateOfAll, (), ("RateOfAll",)),
+        (Remembers, (), ("Remembers",)),
         (OwnOptimizer, (), ("Momentum",)),
         (MinibatchSgd, ("aggregation=shuffle",), ()),
         (OwnBatchSize, ("aggregation=shuffle",), ("OwnBatchSize",)),

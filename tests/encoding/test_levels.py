@@ -54,6 +54,16 @@ def test_ends_of_the_range_have_the_last_levels():
     np.testing.assert_array_equal(ones, [4, 0, 4])
 
 
+def test_sums_that_could_leave_exact_integers_are_refused_before_anything_is_counted():
+    fits = Levels(4096, 1.0, 0, 25)
+    units = MAX_COUNT // (25 * 4096)
+    assert fits.most(units) * 25 <= MAX_COUNT
+    with pytest.raises(ConfigError, match=r"mechanism\.levels=4096"):
+        fits.most(units + 1)
+    with pytest.raises(ConfigError, match="noise bits a coordinate"):
+        Levels(4096, 1.0, MAX_COUNT // 4, 3)
+
+
 @pytest.mark.parametrize("levels", [0, 1, 7, 2**41])
 def test_odd_and_impossible_levels_are_refused(levels):
     with pytest.raises(ConfigError, match=r"mechanism\.levels"):

@@ -171,6 +171,14 @@ def test_the_ends_of_what_is_allowed_are_allowed():
     assert least.coordinate_bound == 1
     most = SlotLayout(512, 20, 62, users=3, silos=2, bound=0.5, noise=0.0)
     assert most.coordinate_bound == 2**61 - 1
+    for key, value, name in (
+        ("precision", -1, "precision"),
+        ("precision", 63, "precision"),
+        ("bound", 0.0, "precision"),
+    ):
+        settings = {"precision": 20, "bound": 1.0} | {key: value}
+        with pytest.raises(ConfigError, match=rf"aggregation\.{name}="):
+            SlotLayout(512, 20, users=3, silos=2, noise=5.0, **settings)
 
 
 def test_a_slot_is_as_wide_as_its_largest_total_and_no_wider():

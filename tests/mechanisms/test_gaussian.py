@@ -1,4 +1,5 @@
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -52,6 +53,21 @@ def test_shares_add_up_to_the_declared_noise(shares):
 def test_impossible_values_are_refused(clip, sigma):
     with pytest.raises(ConfigError, match=r"algo\.(clip|noise_multiplier)="):
         Gaussian(clip, sigma)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian, DiscreteGaussian])
+def test_clip_and_noise_have_no_defaults_and_do_not_change(mechanism):
+    for missing in ({}, {"clip": 1.0}, {"noise_multiplier": 1.0}):
+        with pytest.raises(TypeError, match="required"):
+            mechanism(**missing)
+    one = mechanism(0.1, 5.0)
+    with pytest.raises(FrozenInstanceError):
+        one.clip = 2.0
+    assert (one.clip, one.noise_multiplier, one.clips) == (0.1, 5.0, True)
+    assert one.with_noise(7.5) == mechanism(0.1, 7.5)
+    assert one == mechanism(0.1, 5.0)
+    with pytest.raises(ConfigError, match=r"algo\.noise_multiplier=-1"):
+        one.with_noise(-1)
 
 
 def test_without_a_mechanism_there_is_no_noise_to_set():

@@ -50,6 +50,28 @@ def test_round_trip(message):
     assert encode(decode(data)) == data
 
 
+def is_a_message_or_one_error(data):
+    try:
+        message = decode(data)
+    except MessageError:
+        return
+    assert encode(message) == data
+
+
+@many
+@given(st.binary(max_size=60))
+def test_random_bytes_are_a_message_or_one_error(data):
+    is_a_message_or_one_error(data)
+
+
+@many
+@given(trees, st.data())
+def test_damaged_messages_are_a_message_or_one_error(message, data):
+    whole = bytearray(encode(message))
+    whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    is_a_message_or_one_error(bytes(whole))
+
+
 @many
 @given(trees)
 def test_every_shortened_message_is_refused(message):

@@ -65,6 +65,13 @@ def test_the_total_is_the_weighted_sum_exact_in_integers_and_near_in_reals(world
     assert set(total.silos) == set(world.silos)
 
 
+def test_the_papers_cap_of_2000_records_with_a_long_key():
+    world = random_world(
+        silos=2, users=2, size=3, most=999, n_max=2000, key_bits=3072, streams=Streams(1)
+    )
+    assert world.encoding.layout.lcm.bit_length() == 2878  # log2 lcm(1..2000) = 2877.385
+
+
 def test_powers_serve_for_all_rounds_in_which_everybody_takes_part(monkeypatch):
     raised, raise_to_factors = [], silo_module.raise_to_factors
 

@@ -2,6 +2,8 @@
 whom.
 """
 
+import json
+
 import command
 import numpy as np
 import pandas as pd
@@ -192,3 +194,38 @@ def test_sampled_users_are_the_same_in_the_clear_and_hidden(tmp_path):
     metrics(tmp_path / "oblivious", *common, *PRIVATE, "aggregation.oblivious=true")
     known, hidden = certified(tmp_path / "secret"), certified(tmp_path / "oblivious")
     assert hidden["server"] == known["released model"] < known["server"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            [
+                "algo=uldp_avg_w",
+                "mechanism=discrete_gaussian",
+                "aggregation.key_bits=2048",
+                "aggregation.precision=52",
+            ],
+            "aggregation.precision=52: too many digits",
+        ),
+        (["algo=uldp_avg_w", "aggregation.n_max=6", "allocator.n_users=12"], "more than 2 records"),
+        (["algo=fedavg"], "algo.weighting=records"),
+    ],
+)
+def test_what_cannot_work_is_told_in_one_line(words, text, tmp_path):
+    done = run(tmp_path / "out", *PRIVATE, "rounds=1", *words)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert text in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["heart_disease", "tcga_brca"])
+def test_real_records_give_the_metrics_of_plain(data, real_root, tmp_path):
+    common = ["algo=uldp_avg", f"data={data}", f"data.root={real_root}", "rounds=3"]
+    plain, _ = metrics(tmp_path / "plain", *common)
+    secret, _ = metrics(tmp_path / "secret", *common, "aggregation=private_weighting")
+    columns_alike(plain, secret)
+    status = json.loads((tmp_path / "secret" / "status.json").read_text())
+    assert status["aborted_rounds"] == {}

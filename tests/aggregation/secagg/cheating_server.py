@@ -23,10 +23,12 @@ from fedpriv.aggregation.secagg.messages import (
     SHARE,
     Envelope,
     keys_statement,
+    pair_seed,
     points,
     receipt_statement,
     session_of,
     set_statement,
+    sharing_digest,
 )
 from fedpriv.crypto.prg import add_masks
 from fedpriv.crypto.secret_sharing import LIMBS, Reconstruction
@@ -337,3 +339,30 @@ class Attack:
     def agrees(self):
         """Whether the coalition learns just what the evaluator says."""
         return len(self.learned()) == len(self.view.learned()) and not self.beyond()
+
+    def read(self, part):
+        """The sum of the inputs of some silos, computed from their messages and the secrets that
+        the coalition knows; None if one is missing."""
+        total = np.zeros(SIZE, np.uint64)
+        for name in part:
+            member = self.members[name]
+            if not self.knows(name, SEED):
+                return None
+            plus, minus = [], [member.seed]
+            for peer in set(member.sealed) - set(part):
+                if peer in self.view.colluding:
+                    _, own = self._own_keys(self.view.claims[name].session, peer)
+                    public = PublicKey(self.rosters[name][1][name][1])
+                elif self.knows(name, KEY):
+                    own = PrivateKey(member.secrets[KEY])
+                    public = PublicKey(self.rosters[name][1][peer][1])
+                elif peer in self.members and self.knows(peer, KEY):
+                    own = PrivateKey(self.members[peer].secrets[KEY])
+                    public = PublicKey(self.rosters[name][1][name][1])
+                else:
+                    return None
+                seed = pair_seed(own, public, self.rosters[name][0])
+                (minus if peer < name else plus).append(seed)
+            about = sharing_digest(self.rosters[name][0], self.view.claims[name].listed)
+            total += add_masks(self.messages[name].copy(), plus, minus, purpose=about)
+        return total

@@ -168,3 +168,28 @@ def test_the_numbers_are_told_before_a_run():
     )
     aggregation = SecAgg()
     assert aggregation.estimate(query_for(aggregation, 20), Federation(1, 20, 1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"bits": 32, "range": 1e9}, "range"),
+        ({"neighbours": 3}, "neighbours"),
+        ({"neighbours": 0}, "neighbours"),
+        ({"neighbours": "some"}, "neighbours"),
+        ({"neighbours": True}, "neighbours"),
+        ({"neighbours": 40}, "neighbours"),
+        ({"neighbours": 1000}, "neighbours"),
+        ({"neighbours": "auto", "dropouts": 0.4}, "dropouts"),
+        ({"neighbours": "auto", "dropouts": 0.04, "cohort": 950}, "dropouts"),
+        ({"neighbours": "auto", "dropouts": 1.0}, "dropouts"),
+        ({"neighbours": "auto", "corrupt": 0.34}, "corrupt"),
+        ({"neighbours": "auto", "corrupt": -0.1}, "corrupt"),
+        ({"neighbours": "auto", "security_bits": 0}, "security_bits"),
+        ({"neighbours": "auto", "correctness_bits": 0}, "correctness_bits"),
+    ],
+)
+def test_settings_that_cannot_work_end_in_one_line(settings, key):
+    with pytest.raises(ConfigError, match=rf"^aggregation\.{key}=.*") as error:
+        query_for(SecAgg(**settings), 1000)
+    assert "\n" not in str(error.value)

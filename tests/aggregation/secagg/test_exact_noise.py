@@ -1,7 +1,11 @@
 """Secure sums over everybody who delivers: exact sums, exact noise, and survivors that lie about
 it."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from parties_of_generators import noting, run
@@ -9,17 +13,22 @@ from queries import SYSTEM, query_for
 from runs import experiment
 from secure_sums import PHASES, leaving, names, ready, refused, schedules, total_of
 
+from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.aggregation.base import SERVER
 from fedpriv.aggregation.secagg.aggregation import SecAgg
 from fedpriv.aggregation.secagg.exact_noise import SecAggExactNoise
 from fedpriv.crypto.prg import SeededGenerator
 from fedpriv.crypto.secret_sharing import Reconstruction
+from fedpriv.engines.inprocess import InProcess
 from fedpriv.errors import AggregationAbortedError, ConfigError
 from fedpriv.parties.messages import encode
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Total
+from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
+from fedpriv.testing.faults import Faulty, drop
 from fedpriv.testing.observation import ProtocolTap
+from fedpriv.util.stopwatch import Stopwatch
 
 REVEAL = PHASES[4]
 FIVE = SecAggExactNoise(threshold=3, cohort=3)
@@ -325,3 +334,42 @@ def test_a_query_takes_totals_over_any_number_of_silos_in_its_range():
 
 
 # -- whole runs ------------------------------------------------------------------------------------
+
+
+def trained(folder, *words):
+    train(experiment("rounds=2", "algo=uldp_avg", "allocator.n_silos=4", *words), "", folder)
+    assert json.loads((folder / "status.json").read_text())["aborted_rounds"] == {}
+    return (folder / "model.safetensors").read_bytes(), pd.read_csv(folder / "metrics.csv")[
+        "loss"
+    ].to_numpy()
+
+
+def test_a_seeded_run_repeats_bit_for_bit_and_epsilon_is_that_of_its_whole_noise(tmp_path):
+    words = ["aggregation=secagg_exact_noise", "accountant=pld", "algo.noise_multiplier=5"]
+    first, second = (trained(tmp_path / name, *words)[0] for name in ("first", "second"))
+    assert first == second
+    table = pd.read_csv(tmp_path / "first" / "epsilon.csv")
+    last = table[(table["round"] == 2) & (table.observer == "released model")].certified.item()
+    assert last == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, 1e-5), rel=1e-3)
+
+
+def test_a_round_in_which_a_silo_falls_silent_is_applied_over_the_others():
+    """Its message is lost, or it leaves before it reveals anything: then its surplus is taken out
+    all the same."""
+    words = [
+        "algo=uldp_avg",
+        "allocator.n_silos=4",
+        "aggregation=secagg_exact_noise",
+        "aggregation.threshold=3",
+    ]
+    summed = {}
+    for step in (5, 9):
+        exp = replace(
+            experiment(*words),
+            engine=Faulty(InProcess(), (drop(sender="silo1", exchange=1, step=step),)),
+        )
+        with prepare(exp) as prepared:
+            [query] = prepared.queries(1)
+            total, _ = prepared.exchange(query, prepared.state, watch=Stopwatch(), lines=[])
+        summed[step] = set(total.silos)
+    assert summed == {5: {"silo0", "silo2", "silo3"}, 9: set(names(4))}

@@ -15,6 +15,7 @@ from fedpriv.aggregation.secagg.messages import SEALED, Envelope, keys_statement
 from fedpriv.crypto.digest import digest
 from fedpriv.crypto.secret_sharing import PRIME, Reconstruction
 from fedpriv.crypto.x25519 import PrivateKey
+from fedpriv.errors import AggregationAbortedError
 from fedpriv.parties.messages import digest_of
 from fedpriv.rounds.query import Broadcast
 
@@ -407,6 +408,30 @@ def test_a_commitment_of_another_silo_or_an_earlier_query(everybody, serial):
     assert len({seed_commitment(*statement) for statement in stated}) == 4
 
 
+def at_its_first_answer(protocols):
+    """A silo that waits for the other candidates' keys."""
+    silo, query = parties(protocols, VECTORS)["silo0"], query_for(protocols.aggregation, 5)
+    assert next(silo) == {}
+    sent = silo.send({SERVER: protocols.letter(query, BROADCAST, SERVER, "silo0", Broadcast({}))})
+    assert sent[SERVER].phase == PHASES[0]
+    return silo, query
+
+
+def test_a_silo_leaves_when_nobody_answers(protocols):
+    silo, _ = at_its_first_answer(protocols)
+    with pytest.raises(StopIteration):
+        silo.send({})
+
+
+def test_a_silo_goes_on_waiting_when_it_hears_what_belongs_to_another_phase(protocols):
+    silo, query = at_its_first_answer(protocols)
+    assert silo.send({SERVER: protocols.letter(query, PHASES[3], SERVER, "silo0", {})}) == {}
+    with pytest.raises(
+        AggregationAbortedError, match="ShareKeys: silo0 refuses: own keys are missing"
+    ):
+        silo.send({SERVER: protocols.letter(query, PHASES[0], SERVER, "silo0", {})})
+
+
 def forged(sent):
     """What somebody makes of messages who has no key: their signatures stay as they were."""
     return {receiver: replace(message, content=None) for receiver, message in sent.items()}
@@ -456,3 +481,13 @@ def test_a_message_replayed_from_an_earlier_query_counts_as_not_sent(everybody, 
     later = serial[0] + 1, 0
     relabelled = replace(kept[2][SERVER], round=later[0], place=later[1])
     found_on_its_way(everybody, "silo1", PHASES[2], lambda _: {SERVER: relabelled}, later)
+
+
+@pytest.mark.parametrize("signature", [None, b"", bytes(64), "text"], ids=repr)
+def test_a_signature_that_is_none(protocols, signature):
+    found_on_its_way(
+        protocols,
+        "silo2",
+        PHASES[2],
+        lambda sent: {SERVER: replace(sent[SERVER], signature=signature)},
+    )

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from cheating_server import Attack, aggregation_of, unguarded
 from secure_sums import names
-from server_evaluator import Claim, Setting, Witnesses
+from server_evaluator import Claim, ServerView, Setting, Witnesses
 from strategies_of_servers import split, two_sessions, two_sets
 from views_of_servers import (
     SPLITTABLE,
@@ -55,6 +55,24 @@ def test_no_view_of_three_silos_removes_noise_that_is_certified():
     for setting in with_surplus(settings_of(3)):
         if setting.safe:
             assert not a_view_leaks(setting, Witnesses.RECEIPTS), setting
+
+
+def test_surplus_for_all_taken_from_a_sum_over_some_would_leave_too_little():
+    """Where two statements are possible: a sum of three of five silos keeps three fifths."""
+    setting = Setting(silos=5, candidates=5, cohort=3, threshold=2, most=5)
+    assert not setting.safe
+    everybody = frozenset(names(5))
+    few = frozenset(names(3))
+    claims = {
+        name: Claim(listed=everybody, sets=(few if place < 2 else everybody,))
+        for place, name in enumerate(names(5))
+    }
+    view = ServerView(setting=setting, claims=claims)
+    assert few in view.learned()
+    assert view.noise_left(few) == Fraction(3, 5) < setting.certified_noise
+    safe = replace(view, setting=replace(setting, threshold=3))
+    assert safe.learned() == [everybody]
+    assert safe.noise_left(everybody) == 1
 
 
 @pytest.mark.parametrize("silos", [4, 5])
@@ -185,6 +203,7 @@ SPLITS = {
 @pytest.mark.parametrize("setting", SPLITS.values(), ids=SPLITS)
 def test_a_server_that_splits_the_survivors_reads_nothing(setting):
     attack = Attack(split(setting), unguarded(setting))
+    assert attack.read({"silo0"}) is None
     assert attack.learned() == []
     assert attack.refused
     assert attack.agrees()
@@ -224,7 +243,8 @@ def test_two_sets_are_read_from_real_silos_where_the_rule_does_not_hold():
     attack = Attack(two_sets(setting), unguarded(setting))
     assert not attack.refused
     assert attack.agrees()
-    assert attack.view.learned() == [{"silo0"}, {"silo1", "silo2"}, {"silo3"}]
+    for name in ("silo0", "silo3"):
+        assert (attack.read({name}) == attack.inputs[name]).all()
     with pytest.raises(ConfigError, match=r"threshold=2: at least 3, over half of 4 cand"):
         aggregation_of(setting).cohort_size(4)
 
@@ -233,7 +253,8 @@ def test_two_sessions_are_read_from_real_silos_where_the_rule_does_not_hold():
     setting = Setting(silos=8, candidates=4, cohort=4, threshold=3)
     attack = Attack(two_sessions(setting), unguarded(setting))
     assert attack.agrees()
-    assert attack.view.learned() == [{*names(8)[:4]}, {*names(8)[4:]}]
+    for half in (names(8)[:4], names(8)[4:]):
+        assert (attack.read(set(half)) == sum(attack.inputs[name] for name in half)).all()
     with pytest.raises(
         ConfigError, match=r"aggregation\.cohort=4: at least 5, over half of 8 silos.*two sums"
     ):
@@ -245,5 +266,6 @@ def test_without_receipts_it_reads_a_message(setting, monkeypatch):
     """As if silos that are left out of a set could sign it, unseen for whom others have masked."""
     monkeypatch.setattr(Complete, "receipts", False)
     attack = Attack(split(setting, witnesses=Witnesses.DELIVERED), unguarded(setting))
+    assert (attack.read({"silo0"}) == attack.inputs["silo0"]).all()
     assert attack.learned() == [{name: int(name == "silo0") for name in attack.messages}]
     assert attack.agrees()

@@ -1,11 +1,14 @@
 import math
+import sys
 
 import pytest
 from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phe import EncryptedNumber, PaillierPrivateKey, PaillierPublicKey
+from refusals import refused
 
+from fedpriv.aggregation.private_weighting.settings import require_extra
 from fedpriv.crypto.paillier.keys import BadCiphertextError, EncryptionKey, generate_key
 from fedpriv.crypto.paillier.pairs import (
     doublings,
@@ -16,6 +19,7 @@ from fedpriv.crypto.paillier.pairs import (
     times,
 )
 from fedpriv.crypto.paillier.residues import PublishedResidues
+from fedpriv.errors import ConfigError
 
 KEY = generate_key(512)
 PUBLIC = KEY.public
@@ -105,3 +109,14 @@ def test_subset_products_are_indexed_by_who_takes_part():
     assert products == [
         math.prod(p for bit, p in enumerate((2, 3, 5, 7)) if k >> bit & 1) for k in range(16)
     ]
+
+
+# -- without the extra -----------------------------------------------------------------------------
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
+    require_extra()
+    monkeypatch.setitem(sys.modules, "phe", None)
+    start = "aggregation=private_weighting: needs gmpy2 and phe: "
+    line = refused(require_extra, error=ConfigError, start=start)
+    assert line.endswith("[private-weighting]'")
