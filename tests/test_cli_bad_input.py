@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from command import run, run_child
+from small_data import write_creditcard, write_mnist
 
 # (words, what the line must name)
 BAD_SETTINGS = [
@@ -139,6 +140,43 @@ def test_one_line_names_what_is_wrong(words, named, tmp_path):
 def test_an_output_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     one_line(["hydra.run.dir=file/run"], ["hydra.run.dir", "file"], tmp_path)
+
+
+def cell(value):
+    """Another value in the column V3 of the fifth row."""
+
+    def change(text):
+        lines = [line.split(",") for line in text.splitlines()]
+        lines[5][3] = value
+        return "\n".join(map(",".join, lines)) + "\n"
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (cell("nan"), ["creditcard.csv", "V3"]),
+        (cell("wide"), ["creditcard.csv", "V3"]),
+        (lambda text: text.replace("V7", "V77"), ["creditcard.csv", "V7"]),
+        (lambda text: "", ["creditcard.csv"]),
+        (lambda text: text[:-40], ["creditcard.csv"]),
+    ],
+    ids=["nan", "text", "column", "empty", "truncated"],
+)
+def test_bad_tables(change, named, tmp_path):
+    path = tmp_path / "data" / "creditcard.csv"
+    write_creditcard(path, 200, 20)
+    path.write_text(change(path.read_text()))
+    words = ["data=creditcard", "data.root=data", "allocator.n_users=5", "allocator.n_silos=2"]
+    one_line(words, named, tmp_path)
+
+
+def test_truncated_images(tmp_path):
+    write_mnist(tmp_path)
+    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:1000])
+    one_line(["data=mnist", f"data.root={tmp_path}"], ["images-idx3-ubyte"], tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
+from fedpriv.claims.refutations import optimistic_epsilon
 from fedpriv.claims.schema import WHO
 from fedpriv.claims.verdicts import (
     HOLDS,
@@ -281,6 +282,39 @@ def test_a_sample_that_may_be_seen_counts_as_known(data, sample):
     assert attacked(data) <= found
 
 
+def test_a_client_that_is_not_drawn_is_silent():
+    """The numbers of a release at deviation 1, rate 0.01 and delta 1e-5, by hand."""
+    assert certified(HOLDERS) == pytest.approx(3.139, abs=5e-4)
+    assert attacked(HOLDERS) == pytest.approx(3.139, abs=5e-4)
+    laplace = {"releases__0__noise__mechanism": "laplace", "releases__0__noise__deviation": 0.5}
+    truth = 2 + 2 * math.log1p(-1e-5 / 0.01)
+    assert attacked(changed(HOLDERS, **laplace)) == pytest.approx(truth)
+    assert truth < certified(changed(HOLDERS, **laplace)) <= 2
+
+
+def test_known_samples_of_several_releases_compose():
+    one = certified(COUNTED)
+    assert certified(twice(COUNTED)) == pytest.approx(drawn(0.05, 1.0, 200), rel=0.01)
+    assert certified(twice(COUNTED)) >= drawn(0.05, 1.0, 200)
+    unsampled = twice(COUNTED)
+    unsampled["releases"][1] |= {"sampling": {"rule": "everything"}, "denominator": "fixed"}
+    assert certified(unsampled) > gaussian(math.hypot(10.0, 1.0))
+    assert one < certified(unsampled) < gaussian(math.sqrt(200))
+
+
+def test_a_removed_record_s_place_is_taken_by_its_opposite():
+    """All others lie on the bound at the other side: a hidden sample with twice the distance."""
+    accountant = dp.pld.PLDAccountant()
+    accountant.compose(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(0.5)), 100)
+    assert certified(REMOVED) > accountant.get_epsilon(1e-5)
+
+
+def test_coins_with_a_limit_are_no_coins_of_their_own():
+    """One coin for 99 of 100 releases, another for the last: each is at the rate."""
+    limited = changed(DP_SGD, releases__0__participation=99)
+    assert certified(limited) > drawn(0.05, math.sqrt(99)) > 10 * certified(DP_SGD)
+
+
 INFINITE = {
     "releases.0.noise.mechanism": {"releases__0__noise": {"mechanism": "none"}},
     "releases.0.clip": {"releases__0__clip": "none"},
@@ -373,6 +407,17 @@ def test_the_smallest_change_makes_it_true(epsilon):
     assert verdict(enough).verdict == HOLDS
     less = changed(data, releases__0__noise__deviation=factor * 0.99)
     assert verdict(less).verdict == NOT_SUPPORTED
+
+
+@pytest.mark.slow
+def test_an_optimistic_curve_stays_below_the_certified_one():
+    for rate in (0.001, 0.1, 0.9):
+        for ratio in (0.6, 1.0, 5.0):
+            for count in (1, 30, 1000):
+                accountant = dp.pld.PLDAccountant()
+                accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(ratio)), count)
+                low = optimistic_epsilon(rate, ratio, count, 1e-5)
+                assert low <= accountant.get_epsilon(1e-5)
 
 
 def test_a_huge_group_is_accounted_without_its_samples():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from fedpriv.data.split import share, standardised, stratified
@@ -19,6 +20,15 @@ def test_a_stratified_split_is_a_partition_with_exact_shares(labels, data):
     for label in np.unique(labels):
         exact = n_test * np.mean(labels == label)
         assert abs((labels[test] == label).sum() - exact) < 1 + 1e-9
+
+
+@pytest.mark.parametrize("counts", [(357, 212), (50, 3, 147), (418, 241_667)])
+def test_class_sizes_are_those_of_scikit_learn(counts):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    ours, theirs = stratified(labels, share(len(labels), 0.15), np.random.default_rng(0))
+    train, test = train_test_split(labels, test_size=0.15, random_state=0, stratify=labels)
+    assert np.array_equal(np.bincount(labels[ours]), np.bincount(train))
+    assert np.array_equal(np.bincount(labels[theirs]), np.bincount(test))
 
 
 def test_every_record_of_a_class_is_as_likely_to_be_held_out():

@@ -292,3 +292,45 @@ def test_a_run_that_is_refused_leaves_the_others_records_alone(words, tmp_path):
     before = {path: path.read_bytes() for path in files}
     assert run(*words, *TINY, "rounds=1", "algo.clip=3", cwd=tmp_path).returncode == 2
     assert {path: path.read_bytes() for path in files} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metrics.csv",
+        "timings.csv",
+        "traffic.csv",
+        "epsilon.csv",
+        "status.json",
+        "checkpoint.safetensors",
+        "config.yaml",
+        "rounds_begun.csv",
+    ],
+)
+def test_every_cut_is_mended_or_named(name, broken, whole):
+    """200 lengths of each file: one line, or the run as it should be."""
+    content = (broken / name).read_bytes()
+    for length in sorted({len(content) * step // 200 for step in range(200)}):
+        copy = Path(shutil.copytree(broken, broken.parent / "copy"))
+        (copy / name).write_bytes(content[:length])
+        done = run(f"resume={copy}", cwd=copy.parent)
+        if done.returncode:
+            assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+        else:
+            for other in SAME:
+                assert (copy / other).read_bytes() == (whole / other).read_bytes(), (length, other)
+        shutil.rmtree(copy)
+
+
+def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    folder.status(state="running")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr("os.replace", fail)
+    folder.ended("failed", "the disk is full")
+    assert read_status(tmp_path)["state"] == "failed"
+    assert not list(tmp_path.glob("*.tmp"))

@@ -208,3 +208,36 @@ def test_threads_change_no_bit_of_a_gradient_by_torch():
     gradients = RecordGradients(model, Classification(), 1, (8,), torch.float32)
     x, y = torch.randn(16, 1, 8), torch.arange(16).unsqueeze(1) % 3
     assert_threads_change_no_bit(lambda: gradients(flatten(model), x, y, {}))
+
+
+class Doubled(nn.Sequential):
+    """Not of layers alone, but torch.func takes it."""
+
+    def forward(self, x):
+        return super().forward(x) * 2.0
+
+
+class Branching(nn.Sequential):
+    """Its control flow depends on the records, so that it is taken record by record."""
+
+    def forward(self, x):
+        h = super().forward(x)
+        return h * 2.0 if h.detach().sum().item() > 0 else h
+
+
+@pytest.mark.parametrize("outer", [nn.Sequential, Doubled, Branching])
+def test_groups_have_the_gradient_of_their_mean_loss(outer):
+    torch.manual_seed(1)
+    x, y, task = torch.randn(4, 3, 5), torch.arange(12).view(4, 3) % 2, Classification()
+    model = outer(*Mlp([6], False, 0.0).build((5,), 2))
+    rows = []
+    for own, labels in zip(x, y):
+        loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        )
+    norms = torch.stack(rows).norm(dim=1, keepdim=True)
+    clip = float(norms.mean())  # some are clipped
+    gradients = ClippedGradients(model, task, clip, shape=(5,), group=3)
+    expected = (torch.stack(rows) * (clip / norms).clamp(max=1)).sum(0).double()
+    torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)
