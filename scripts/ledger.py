@@ -154,7 +154,7 @@ def ours(entry: Entry, number: Number) -> str:
             )
         )
         epsilons = rows["place"].nunique()
-        return f"this figure, {epsilons} epsilons, not tuned: {', '.join(found)}"
+        return f"this figure, {epsilons} epsilons: {', '.join(found)}"
     if entry.name == "secured_fl/fig6":
         place = f"size=3, peers={number.what.split()[-2]}"
         counts = rows[(rows["place"] == place) & (rows["method"] == "with rollback")]["value"]
