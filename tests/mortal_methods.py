@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedpriv.algorithms.scaffold import Scaffold
+from fedpriv.algorithms.uldp import UldpAvg
 from fedpriv.rounds.local_job import LocalJob
 from fedpriv.rounds.query import Query
 from fedpriv.rounds.silo_context import Silo
@@ -27,6 +28,14 @@ def dying(update: LocalJob, silo: Silo, query: Query, sick_round: int) -> LocalJ
         os.kill(os.getpid(), signal.SIGKILL)
 
     return replace(update, steps=blocks())
+
+
+@dataclass(frozen=True)
+class MortalAvg(UldpAvg):
+    sick_round: int = 2
+
+    def local_update(self, silo: Silo, query: Query, down: Mapping[str, np.ndarray]) -> LocalJob:
+        return dying(super().local_update(silo, query, down), silo, query, self.sick_round)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.loop import train
 from fedpriv.runtime import prepare
 from fedpriv.runtime.identity import digest_plan
-from fedpriv.testing import experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.neighbouring_files import File
 
 EPSILONS = {"strict": 0.5, "middle": 1.5, "open": 4.0}
@@ -194,6 +194,17 @@ def test_a_bound_that_ignores_groups_is_caught(monkeypatch):
     found = {row.group: row for row in audit(exp, Effort(1e9, 20)) if row.observer == "server"}
     assert found["strict"].alarm
     assert not found["open"].alarm  # its bound is that of the mechanism
+
+
+@pytest.mark.slow
+def test_the_checks_of_methods_find_a_bound_that_ignores_groups(monkeypatch):
+    exp = world("preset.n_users=6", "rounds=2", budgets=TWO, algo="uldp_sgd")
+    checked = " ".join(check_algorithm(exp.algo, "preset.n_users=6").checked)
+    assert "strict" in checked
+    assert "open" in checked
+    ignoring_groups(monkeypatch)
+    with pytest.raises(ConformanceError, match=r"strict|user"):
+        check_algorithm(exp.algo, "preset.n_users=6")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """DECOR: rounds of a plain loop, the noise and its certificate, and what a run resumes to."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import dp_accounting as dp
@@ -21,7 +21,7 @@ from fedpriv.rounds.plan import Federation
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runtime import prepare
 from fedpriv.settings.compose import one_experiment
-from fedpriv.testing import experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.noise_tests import Noise, Place, independence_tests, scale_tests
 from fedpriv.testing.premise import sharing_level
@@ -149,6 +149,22 @@ def test_messages_have_the_noise_that_is_certified(name, change, alarms):
     noise = whitened(replace(ALGOS[name], **change), ALGOS[name], 150)
     premises = sharing_level([*scale_tests(noise), *independence_tests(noise)])
     assert any(premise.alarm for premise in premises) == alarms
+
+
+@dataclass(frozen=True)
+class Quieter(Decor):
+    """Pairs draw a tenth less noise than declared."""
+
+    def pair_noise(self, silo, query):
+        return 0.9 * super().pair_noise(silo, query)
+
+
+@pytest.mark.slow
+def test_the_check_of_methods_finds_pairs_with_less_noise():
+    """Shipped, the method passes: tests/conformance/test_algorithms.py."""
+    algo = Quieter(**{name: getattr(RING, name) for name in vars(RING) if name not in FIXED})
+    with pytest.raises(ConformanceError, match="noise"):
+        check_algorithm(algo)
 
 
 @pytest.mark.parametrize("colluders", [0, 1, 2])

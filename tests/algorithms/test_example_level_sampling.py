@@ -24,7 +24,7 @@ from fedpriv.rounds.query import events_of
 from fedpriv.rounds.silo_context import Silo
 from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runtime import prepare
-from fedpriv.testing import experiment
+from fedpriv.testing import ConformanceError, check_algorithm, experiment
 from fedpriv.testing.draws import sample_premises
 from fedpriv.testing.experiments import SMALL
 from fedpriv.testing.premise import sharing_level
@@ -221,3 +221,42 @@ def test_one_coin_for_all_records_of_a_user_is_found(cls, alarm):
     found = [*sample_premises(exp, rounds=2, seconds=0)]
     assert any("several records at once" in str(premise) for premise in found)
     assert any(premise.alarm for premise in sharing_level(found)) == alarm
+
+
+@dataclass(frozen=True)
+class LittleNoise(MinibatchSgd):
+    """Adds a tenth less noise."""
+
+    def local_update(self, silo, query, down):
+        job = super().local_update(silo, query, down)
+        return replace(job, noise=0.9 * job.noise)
+
+
+@dataclass(frozen=True)
+class NoClip(MinibatchSgd):
+    """Clips at three times the bound."""
+
+    def local_update(self, silo, query, down):
+        loose = replace(query.mechanism, clip=3 * query.mechanism.clip)
+        job = super().local_update(silo, replace(query, mechanism=loose), down)
+        return replace(job, noise=job.noise / 3)
+
+
+FAULTS = [
+    (UserCoins, "several records at once"),
+    (LittleNoise, r"noise of silos: measured 0\.90"),
+    (NoClip, r"from the file to the noise: user, add/remove: 1\.\d+ times the distance"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cls", "why"), FAULTS)
+def test_careless_versions_fail(cls, why):
+    algo = careless(cls, els(*SMALL, *GIVEN)).algo
+    with pytest.raises(ConformanceError, match=why):
+        check_algorithm(algo)
+
+
+@pytest.mark.slow
+def test_the_shipped_method_passes():
+    assert check_algorithm(els(*SMALL, *GIVEN).algo).missing == ("other data",)

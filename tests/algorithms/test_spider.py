@@ -9,6 +9,9 @@ from erm_world import silos_of
 from lowy_world import ALTERNATE, MINIBATCH, PL, SPIDER, SVRG, proximal_descent, quiet, states_of
 from test_dp_erm import gradient
 
+from fedpriv.testing import check_algorithm, experiment
+from fedpriv.testing.experiments import SMALL
+
 OPERATORS = [
     ("none", 1.0, 1),
     ("ball", 0.4, 1),
@@ -76,3 +79,12 @@ def test_a_random_number_of_silos_is_averaged():
         theta = theta - 0.3 * mean_gradient(theta, query.invited)
         np.testing.assert_allclose(found.params, theta, atol=1e-6)
     assert numbers == {1, 2, 3}
+
+
+@pytest.mark.slow
+def test_the_alternate_keeps_every_rule_too():
+    checked = check_algorithm(experiment(*SMALL, "algo=spider", "algo.variant=alternate").algo)
+    assert checked.declared == ()
+    assert {f"{name}: record, replace" for name in ("gradient", "difference")} <= set(
+        checked.checked
+    )

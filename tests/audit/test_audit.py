@@ -108,6 +108,15 @@ def test_without_the_fault_there_is_no_alarm(words, trials):
     assert not audited(*words, trials=trials)[MODEL].alarm
 
 
+@pytest.mark.slow
+def test_silos_that_are_answered_together_keep_their_batches_from_trial_to_trial():
+    """With other orders in each, a clean audit raises an alarm: everybody moves in its trials."""
+    devices = ["allocator=equal", "preset.n_silos=3", "allocator.local_test=0", "model=linear"]
+    words = [*IN_BATCHES, *devices, "algo.weighting=records", "randomness=system"]
+    rows = audited("data=breast_cancer", *words, trials=40)
+    assert not any(row.alarm for row in rows.values())
+
+
 NAIVE = ["algo=uldp_naive", "algo.noise_multiplier=1", "algo.local_epochs=1", "rounds=1"]
 ERM = ["algo=dp_erm", "aggregation=masked", "algo.local_steps=1", "algo.epsilon=5", "rounds=1"]
 ERM += ["allocator=equal", "allocator.n_users=10", "allocator.n_silos=10"]

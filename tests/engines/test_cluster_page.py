@@ -1,15 +1,20 @@
 """The page about clusters, as it stands: two nodes with a token, runs on them, and what happens
 when a party, a node or the head dies."""
 
+import contextlib
+import json
+import random
 import re
 import shutil
 import subprocess
 import sys
 import time
 
+import pandas as pd
 import pytest
 from page_blocks import ROOT
 from ray_clusters import PRINTED_HEAD, kill, page_line
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -18,6 +23,14 @@ pytestmark = [
 
 LIMIT = 30
 """Seconds beyond `engine.timeout` in which a run goes on or ends, as the page says."""
+WORDS = (
+    "its process died",
+    r"its node 127\.0\.0\.2 has left the cluster",
+    r"no answer within engine\.timeout=\d+ seconds",
+    r"no room for it in the cluster, which lacks \d processors?",
+    r"no process for it within \d+ seconds; the cluster is busy",
+)
+
 SESSION = """
 import sys, warnings
 import scripted_parties as play
@@ -161,3 +174,97 @@ def test_the_pages_run_is_that_of_one_process_and_needs_token_and_code(started_c
         "could not be started: its node has no fedpriv, or another one: install the same one on "
         "every node\n"
     )
+
+
+TIMEOUT = 10
+LONG = (
+    f"engine.timeout={TIMEOUT}",
+    *("aggregation=secagg", "preset.n_silos=3", "aggregation.cohort=2", "aggregation.threshold=2"),
+    *("rounds=100000", "evaluate_every=500", "accountant=rdp", "preset.local_epochs=1"),
+    "hydra.run.dir=run",
+)
+
+
+class Run:
+    """A long run in a folder, begun or resumed."""
+
+    def __init__(self, cluster, folder):
+        self.folder = folder / "run"
+        resumed = (self.folder / "config.yaml").exists()
+        again = [sys.executable, "-m", "fedpriv", "resume=run", "--trust-code"]
+        self.said = (folder / "said").open("w+")
+        self.process = subprocess.Popen(
+            again if resumed else command(cluster, *LONG),
+            cwd=folder,
+            env=cluster.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=self.said,
+        )
+
+    def says(self):
+        self.said.seek(0)
+        return self.said.read()
+
+    def sums(self):
+        """How many rounds of the folder have a sum."""
+        with contextlib.suppress(OSError, pd.errors.EmptyDataError, pd.errors.ParserError):
+            return int(pd.read_csv(self.folder / "timings.csv")["aborted"].isna().sum())
+        return 0
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def goes_on(self, rounds=3, seconds=120):
+        """Wait for so many sums. Whether they came before the run ended."""
+        goal = self.sums() + rounds
+        wait_until(lambda: self.ended() or self.sums() >= goal, seconds)
+        return not self.ended()
+
+    def status(self):
+        return json.loads((self.folder / "status.json").read_text())
+
+
+@pytest.mark.slow
+def test_twenty_kills(started_cluster, tmp_path):
+    """Parties, nodes and heads of the page's cluster die while it runs. Each time the run goes on
+    or ends in time, and says why in words; what has ended is resumed."""
+    rng = random.Random(0)
+    kills = ["party"] * 9 + ["node"] * 6 + ["head"] * 5
+    rng.shuffle(kills)
+    cluster = started_cluster(cpus=3)
+    run = Run(cluster, tmp_path)
+    outcomes = []
+    for kind in kills:
+        assert run.goes_on(), run.says()
+        time.sleep(rng.random())
+        began = time.monotonic()
+        if kind == "party":
+            kill(rng.choice(cluster.parties()))
+        elif kind == "node":
+            cluster.kill_node()
+        else:
+            cluster.kill_head()
+        went_on = run.goes_on(seconds=TIMEOUT + LIMIT) if kind != "head" else False
+        if kind == "head":
+            run.process.wait(TIMEOUT + LIMIT)
+        outcomes.append((kind, went_on, time.monotonic() - began))
+        print(outcomes[-1])
+        status = run.status()
+        for lost in status.get("lost_parties", {}).values():
+            for why in lost.values():
+                assert any(re.fullmatch(words, why) for words in WORDS), why
+        if not went_on:
+            said = run.says().splitlines()[-1]
+            assert run.process.returncode == 2, said
+            assert re.search(r"the head of the Ray cluster|lost|no answer", said), said
+            assert status["state"] == "failed"
+        if kind == "head":
+            cluster.close()
+            cluster.start_head()
+        if kind != "party":
+            cluster.start_node()
+        if not went_on:
+            run = Run(cluster, tmp_path)
+    assert sum(went_on for kind, went_on, _ in outcomes if kind == "party") == 9
+    kill(run.process.pid)
+    run.process.wait()

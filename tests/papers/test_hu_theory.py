@@ -194,6 +194,13 @@ def test_lemma_7_bounds_the_exact_variance(n, data, seed):
     assert exact <= bound * (1 + 1e-9)
 
 
+def test_lemma_7_without_its_last_term_fails():
+    """So the test above can fail: two devices that disagree, one of them chosen."""
+    gradients = np.array([[1.0], [-1.0]])
+    none = average_variance(0 * gradients, cohort=1, noise=0, variance=0, batch_size=1)
+    assert none < 1.0 <= average_variance(gradients, cohort=1, noise=0, variance=0, batch_size=1)
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize(("n", "cohort", "steps"), [(4, 2, 3), (5, 5, 4), (3, 1, 2), (16, 10, 5)])
 def test_lemma_8_bounds_the_spread_of_quadratics(n, cohort, steps, noise):

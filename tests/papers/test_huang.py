@@ -202,6 +202,14 @@ def test_lemma_2_by_hand():
     assert bound == pytest.approx(noiseless + 0.01 * 0.25 + left_out)
 
 
+def test_lemma_2_needs_its_step_size():
+    """So the test above can fail: a step of four times 1 / L overshoots."""
+    models, centres = np.ones((2, 1)), np.zeros((2, 1))
+    losses = {"curvature": np.ones(2), "centres": centres, "noise": 0.0, "n_summed": 2}
+    after, bound = progress(models, lr=4.0, synchronised=True, **losses)
+    assert after > bound
+
+
 def test_lemma_3_leaves_out_the_noise():
     """It bounds how far the owners' models lie apart by a bound H on gradients alone. But steps
     have noise, and owners outside the sum are never brought back: its first bound,

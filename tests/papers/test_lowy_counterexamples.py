@@ -151,6 +151,11 @@ def logistic(x, w):
     return -x / (1 + np.exp(x @ w))
 
 
+def relu(x, w):
+    """The gradient of max(x w, 0), which is not smooth."""
+    return x * float(x @ w > 0)
+
+
 @given(seed=st.integers(0, 10_000))
 def test_with_a_proved_smoothness_a_record_moves_a_difference_in_proportion_to_the_step(seed):
     """Clipping is a projection onto a ball, which brings no two gradients further apart."""
@@ -163,3 +168,10 @@ def test_with_a_proved_smoothness_a_record_moves_a_difference_in_proportion_to_t
         changes = [bound(logistic(x, w + step)) - bound(logistic(x, w)) for x in records]
         moved = np.linalg.norm(changes[0] - changes[1])
         assert moved <= 2 * smoothness * np.linalg.norm(step) + 1e-12
+
+
+def test_without_one_no_multiple_of_the_step_is_enough():
+    """A kink between two points that are almost equal: networks with ReLU have them."""
+    x, w = np.array([1.0, 0.0]), np.array([1e-9, 0.0])
+    change = clipped(relu(x, w)) - clipped(relu(x, -w))
+    assert np.linalg.norm(change) > 1e6 * np.linalg.norm(2 * w)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command import refusal, run
+from safetensors.numpy import save
 
 import fedpriv
 from fedpriv.errors import FedprivError
@@ -51,6 +52,26 @@ def test_any_changed_byte_is_noticed(path):
     path.write_bytes(whole[:-1])
     with pytest.raises(FedprivError, match="is damaged"):
         Checkpoint.read(path)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"params": ARRAYS["params"].reshape(5, 10), "slot/steps": ARRAYS["slot/steps"]},
+        {"params": ARRAYS["params"].view(np.int64), "slot/steps": ARRAYS["slot/steps"]},
+        {"params": ARRAYS["params"], "slot/jumps": ARRAYS["slot/steps"]},
+        ARRAYS | {"params": ARRAYS["params"] + 1},
+    ],
+    ids=["shape", "type", "name", "numbers"],
+)
+def test_other_arrays_under_the_same_labels_are_noticed(path, arrays):
+    text = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])[
+        "__metadata__"
+    ]
+    for metadata in (text, {"round": "7"}):
+        path.write_bytes(save(arrays, metadata=metadata))
+        with pytest.raises(FedprivError, match="wrong checksum"):
+            Checkpoint.read(path)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,17 @@ def test_a_round_without_a_silo_releases_nothing_and_the_run_goes_on(aggregation
     assert (np.diff(charged) > 0).all()
 
 
+def test_a_sum_over_fewer_silos_does_without_the_dead_one(tmp_path):
+    words = ("aggregation=secagg", "allocator.n_silos=4")
+    words += ("aggregation.cohort=3", "aggregation.threshold=3")
+    deaths = (Death(SICK, exchange, IN_TRAINING) for exchange in (2, 4))  # rounds 2 and 3
+    status = trained(tmp_path, 4, *deaths, words=words)
+    assert status["state"] == "done"
+    assert status["aborted_rounds"] == {}
+    assert len(set(losses(tmp_path))) == 5
+    assert status["set_ups"] == 3  # before rounds 1, 3 and 4
+
+
 def test_a_silo_that_died_comes_back_with_what_it_gave_out_last():
     """So the next round is that of a healthy run, in which what a silo remembers moves all of its
     steps."""

@@ -8,9 +8,11 @@ import time
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from mortal_methods import SICK, MortalScaffold
+from mortal_methods import SICK, MortalAvg, MortalScaffold
+from ray_clusters import STORE
 from runs import experiment
 
 from fedpriv.engines.ray import RayEngine
@@ -105,6 +107,27 @@ def mortal(cls, exp):
 
 
 @pytest.mark.filterwarnings("ignore:silo1 is silent")
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+def test_a_process_that_dies_costs_its_round_and_the_run_goes_on(aggregation, cluster, tmp_path):
+    exp = experiment("preset.n_silos=2", "rounds=4", "algo=uldp_avg", f"aggregation={aggregation}")
+    train(
+        replace(mortal(MortalAvg, exp), engine=RayEngine(address=cluster.address)),
+        "",
+        tmp_path / "run",
+    )
+    status = finished(tmp_path / "run")
+    assert list(status["aborted_rounds"]) == ["2"]
+    assert SICK in status["aborted_rounds"]["2"]
+    loss = pd.read_csv(tmp_path / "run" / "metrics.csv")["loss"].to_numpy()
+    assert loss[2] == loss[1]
+    assert len(set(loss)) == 4  # rounds 0, 1 = 2, 3, 4
+    charged = pd.read_csv(tmp_path / "run" / "epsilon.csv").groupby("round")["certified"].min()
+    assert (np.diff(charged) > 0).all()
+    nothing_is_left()
+
+
+@pytest.mark.filterwarnings("ignore:silo1 is silent")
 def test_a_sum_over_fewer_silos_does_without_the_dead_one_which_comes_back_with_its_state(
     cluster, tmp_path
 ):
@@ -126,3 +149,20 @@ def test_a_sum_over_fewer_silos_does_without_the_dead_one_which_comes_back_with_
     assert "its process died" in status["lost_parties"]["2"][SICK]
     assert status["set_ups"] == 2  # before rounds 1 and 3; they send nothing
     assert len(set(pd.read_csv(tmp_path / "run" / "metrics.csv")["loss"])) == 4
+
+
+@pytest.mark.slow
+def test_a_second_node_takes_its_part(cluster, tmp_path):
+    """Reserved cores do not fit one node of the two."""
+    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, include_dashboard=False)
+    try:
+        exp = experiment(*SETUPS["masked"])
+        engine = RayEngine(address=cluster.address, cpus_per_party=1.0)
+        train(replace(exp, engine=engine), "", tmp_path / "many")
+        train(exp, "", tmp_path / "one")
+    finally:
+        cluster.remove_node(node)
+    for file in ("metrics.csv", "traffic.csv", "model.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "many" / file).read_bytes(), (
+            file
+        )

@@ -99,6 +99,35 @@ def test_what_cannot_is_named_in_one_line(name, broken):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metrics.csv",
+        "timings.csv",
+        "traffic.csv",
+        "epsilon.csv",
+        "status.json",
+        "checkpoint.safetensors",
+        "config.yaml",
+        "rounds_begun.csv",
+    ],
+)
+def test_every_cut_is_mended_or_named(name, broken, whole):
+    """200 lengths of each file: one line, or the run as it should be."""
+    content = (broken / name).read_bytes()
+    for length in sorted({len(content) * step // 200 for step in range(200)}):
+        copy = Path(shutil.copytree(broken, broken.parent / "copy"))
+        (copy / name).write_bytes(content[:length])
+        done = run(f"resume={copy}", cwd=copy.parent)
+        if done.returncode:
+            assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+        else:
+            for other in SAME:
+                assert (copy / other).read_bytes() == (whole / other).read_bytes(), (length, other)
+        shutil.rmtree(copy)
+
+
 class Disk:
     """A disk with room for so many bytes, in place of `write` of the files that a run keeps. wrong:
     what it says then; with EROFS it can only be read from there on."""
@@ -201,6 +230,59 @@ def test_a_folder_with_no_more_than_a_journal_is_free(content, tmp_path):
     assert RunFolder(tmp_path / "run").rows("rounds_begun.csv")[0]["round"] == "1"
 
 
+def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    folder.status(state="running")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr("os.replace", fail)
+    folder.ended("failed", "the disk is full")
+    assert read_status(tmp_path)["state"] == "failed"
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.skipif(not os.geteuid(), reason="permissions do not stop root")
+def test_a_folder_that_cannot_be_written(broken, whole):
+    """Nothing there changes, and once it can be written the run goes on."""
+    files = {path.name: path.read_bytes() for path in broken.iterdir() if path.is_file()}
+    broken.chmod(0o500)
+    for words in ([f"resume={broken}"], [*TINY, f"hydra.run.dir={broken}/new"]):
+        done = run(*words, cwd=broken.parent)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert str(broken) in done.stderr
+    broken.chmod(0o700)
+    assert {path.name: path.read_bytes() for path in broken.iterdir() if path.is_file()} == files
+    goes_on(broken, whole)
+
+
+def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
+    words = [sys.executable, "-m", "fedpriv", *TINY, "rounds=4", "hydra.run.dir=run"]
+    both = [
+        subprocess.Popen(
+            [*words, f"algo.clip={clip}"],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+        for clip in (1, 2)
+    ]
+    errors = [process.communicate()[1].decode() for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2]
+    lost = next(number for number, process in enumerate(both) if process.returncode)
+    assert "another process is running" in errors[lost] or "already holds a run" in errors[lost]
+    assert f"clip: {2 - lost}\n" in (tmp_path / "run" / "config.yaml").read_text()
+    assert f"algo.clip={2 - lost}\n" in (tmp_path / "run/.hydra/overrides.yaml").read_text()
+    assert [row["round"] for row in RunFolder(tmp_path / "run").rows("metrics.csv")] == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
+
+
 def test_a_process_that_is_asked_to_end_says_so_and_goes_on(tmp_path):
     """As clusters do before they kill."""
     words = [sys.executable, "-m", "fedpriv", *TINY, "rounds=100000", "hydra.run.dir=run"]
@@ -292,45 +374,3 @@ def test_a_run_that_is_refused_leaves_the_others_records_alone(words, tmp_path):
     before = {path: path.read_bytes() for path in files}
     assert run(*words, *TINY, "rounds=1", "algo.clip=3", cwd=tmp_path).returncode == 2
     assert {path: path.read_bytes() for path in files} == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "metrics.csv",
-        "timings.csv",
-        "traffic.csv",
-        "epsilon.csv",
-        "status.json",
-        "checkpoint.safetensors",
-        "config.yaml",
-        "rounds_begun.csv",
-    ],
-)
-def test_every_cut_is_mended_or_named(name, broken, whole):
-    """200 lengths of each file: one line, or the run as it should be."""
-    content = (broken / name).read_bytes()
-    for length in sorted({len(content) * step // 200 for step in range(200)}):
-        copy = Path(shutil.copytree(broken, broken.parent / "copy"))
-        (copy / name).write_bytes(content[:length])
-        done = run(f"resume={copy}", cwd=copy.parent)
-        if done.returncode:
-            assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
-        else:
-            for other in SAME:
-                assert (copy / other).read_bytes() == (whole / other).read_bytes(), (length, other)
-        shutil.rmtree(copy)
-
-
-def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
-    folder = RunFolder(tmp_path)
-    folder.status(state="running")
-
-    def fail(*_):
-        raise OSError(errno.ENOSPC, "No space left")
-
-    monkeypatch.setattr("os.replace", fail)
-    folder.ended("failed", "the disk is full")
-    assert read_status(tmp_path)["state"] == "failed"
-    assert not list(tmp_path.glob("*.tmp"))

@@ -162,6 +162,15 @@ def test_what_silos_remember_of_a_query_without_a_sum_is_undone():
         assert prepared.run_round(prepared.queries(3), second.state).aborted is None
 
 
+def test_scaffold_goes_on_as_well():
+    exp = experiment(*NINE, *CONVERGED, "algo=scaffold")
+    results, prepared = rounds_of(exp, drop(exchange=2, step=8, sender="silo3"), rounds=4)
+    assert [result.aborted is None for result in results] == [True, False, True, True]
+    controls = [prepared.standing.silo_states[f"silo{k}"]["control"] for k in range(9)]
+    control = results[-1].state.slots["control"]
+    np.testing.assert_allclose(control, np.mean(controls, axis=0), rtol=1e-9, atol=1e-12)
+
+
 def test_a_resumed_run_is_the_same_run():
     """Also after an aborted round, of which the checkpoint knows."""
     exp = experiment(*NINE, *FEW, "algo=fedopt")

@@ -11,6 +11,7 @@ from clipped_problems import (
     Own,
     clipped_gradients,
     exactly_one_by_one,
+    one_by_one,
     problem,
 )
 from torch import nn
@@ -48,7 +49,7 @@ def test_the_sum_is_that_of_a_loop_over_records(name, way):
 
 
 @pytest.mark.parametrize("name", FLOATS)
-@pytest.mark.parametrize("wrong", [np.nan, 1e38, 1e3])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e38, 1e3])
 def test_a_record_without_a_finite_gradient_is_counted_and_left_out(name, wrong, way):
     model, x, y, task = problem(name)
     sick = x.clone()
@@ -76,6 +77,83 @@ def test_no_records_sum_to_zero_and_the_model_stays_as_it_was():
     assert torch.equal(flatten(model), before)
     assert not model.training
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
+
+
+class Doubled(nn.Sequential):
+    """Not of layers alone, but torch.func takes it."""
+
+    def forward(self, x):
+        return super().forward(x) * 2.0
+
+
+class Branching(nn.Sequential):
+    """Its control flow depends on the records, so that it is taken record by record."""
+
+    def forward(self, x):
+        h = super().forward(x)
+        return h * 2.0 if h.detach().sum().item() > 0 else h
+
+
+@pytest.mark.parametrize("outer", [nn.Sequential, Doubled, Branching])
+def test_groups_have_the_gradient_of_their_mean_loss(outer):
+    torch.manual_seed(1)
+    x, y, task = torch.randn(4, 3, 5), torch.arange(12).view(4, 3) % 2, Classification()
+    model = outer(*Mlp([6], False, 0.0).build((5,), 2))
+    rows = []
+    for own, labels in zip(x, y):
+        loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        )
+    norms = torch.stack(rows).norm(dim=1, keepdim=True)
+    clip = float(norms.mean())  # some are clipped
+    gradients = ClippedGradients(model, task, clip, shape=(5,), group=3)
+    expected = (torch.stack(rows) * (clip / norms).clamp(max=1)).sum(0).double()
+    torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)
+
+
+class Steps(nn.Module):
+    """A linear layer on each of 16 steps, and the mean of what it computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.own(x.view(x.size(0), 16, 5)).mean(1)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (Steps, (80,)),
+        (Steps, (16, 5)),
+        (lambda: nn.Sequential(nn.Linear(5, 1), nn.Flatten()), (16, 5)),
+    ],
+)
+def test_a_record_whose_layers_read_many_rows_stays_within_the_clip(build, shape):
+    """Each of its steps was clipped by itself: a record moved the sum by up to 16 times the
+    clip."""
+    torch.manual_seed(1)
+    model = build()
+    gradients = ClippedGradients(model, Classification(), 0.01, shape=shape)
+    for own in torch.randn(8, 1, *shape):
+        total = gradients.sum(flatten(model), own, torch.zeros(1, dtype=torch.int64))
+        assert total.norm() <= 0.01 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", [*PROBLEMS, *OWN])
+def test_in_double_precision_the_sum_is_that_of_autograd(name):
+    model, x, y, task = problem(name)
+    model = model.double()
+    x = x.double() if x.is_floating_point() else x
+    theta = flatten(model) + 0.1
+    rows = one_by_one(model, theta, x, y, task)
+    clip = float(rows.norm(dim=1).median())
+    expected = (clip / rows.norm(dim=1)).clamp(max=1) @ rows
+    gradients = ClippedGradients(model, task, clip, shape=tuple(x.shape[1:]), dtype=x.dtype)
+    total = gradients.sum(theta, x, y)
+    assert (total - expected).norm() <= 1e-9 * expected.norm()
 
 
 def of_steps_with_dropout():
@@ -208,36 +286,3 @@ def test_threads_change_no_bit_of_a_gradient_by_torch():
     gradients = RecordGradients(model, Classification(), 1, (8,), torch.float32)
     x, y = torch.randn(16, 1, 8), torch.arange(16).unsqueeze(1) % 3
     assert_threads_change_no_bit(lambda: gradients(flatten(model), x, y, {}))
-
-
-class Doubled(nn.Sequential):
-    """Not of layers alone, but torch.func takes it."""
-
-    def forward(self, x):
-        return super().forward(x) * 2.0
-
-
-class Branching(nn.Sequential):
-    """Its control flow depends on the records, so that it is taken record by record."""
-
-    def forward(self, x):
-        h = super().forward(x)
-        return h * 2.0 if h.detach().sum().item() > 0 else h
-
-
-@pytest.mark.parametrize("outer", [nn.Sequential, Doubled, Branching])
-def test_groups_have_the_gradient_of_their_mean_loss(outer):
-    torch.manual_seed(1)
-    x, y, task = torch.randn(4, 3, 5), torch.arange(12).view(4, 3) % 2, Classification()
-    model = outer(*Mlp([6], False, 0.0).build((5,), 2))
-    rows = []
-    for own, labels in zip(x, y):
-        loss = task.loss(model(own), labels, torch.full((3,), 1 / 3))
-        rows.append(
-            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
-        )
-    norms = torch.stack(rows).norm(dim=1, keepdim=True)
-    clip = float(norms.mean())  # some are clipped
-    gradients = ClippedGradients(model, task, clip, shape=(5,), group=3)
-    expected = (torch.stack(rows) * (clip / norms).clamp(max=1)).sum(0).double()
-    torch.testing.assert_close(gradients.sum(flatten(model), x, y), expected, rtol=1e-4, atol=1e-6)

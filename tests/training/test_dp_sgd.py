@@ -155,6 +155,14 @@ def test_every_step_adds_exactly_the_declared_noise(rate, steps, source):
     assert min(chi2.cdf(statistic, 2000), chi2.sf(statistic, 2000)) > TINY
 
 
+def test_noise_is_one_flat_draw_a_step_in_the_order_of_the_parameters():
+    model, x, y, _, _ = network("mlp")
+    recipe = DpSgd(2, 0.5, clip=2.0, noise_multiplier=1.5, lr=0.1, expected_batch=4.0)
+    source, d = rng(1), len(flatten(model))
+    expected = -(source.standard_normal(d) + source.standard_normal(d)) * 1.5 * 2.0 * 0.1 / 4.0
+    np.testing.assert_allclose(train(model, x, y, Score(0.0), recipe).numpy(), expected, atol=1e-6)
+
+
 def test_batches_are_poisson():
     n, rate, steps = 50, 0.1, 1500
     stats, totals = ContributionStats(), []
@@ -179,6 +187,37 @@ def test_batches_are_poisson():
     drawn = -update.double().numpy()
     assert drawn.sum() == pytest.approx(sizes.sum(), rel=1e-4)
     assert chisquare(drawn).pvalue > TINY
+
+
+def test_groups_are_drawn_as_one():
+    recipe = DpSgd(60, 0.3, clip=1.0, noise_multiplier=0.0, lr=1.0, expected_batch=1.0)
+    stats = ContributionStats()
+    model = Linear(bias=False).build((12,), 1)
+    drawn = -train(
+        model, torch.eye(12), torch.zeros(12), Score(), recipe, group=2, stats=stats
+    ).reshape(6, 2)
+    torch.testing.assert_close(drawn[:, 0], drawn[:, 1])
+    assert len(drawn[:, 0].unique()) > 1
+    assert float(drawn.sum()) == pytest.approx(
+        stats.units, rel=1e-4
+    )  # a half from each of the two records
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_dropout_comes_from_its_seed_and_the_caller_sees_no_trace(kind):
+    model, x, y, task, _ = network(kind, dropout=0.5)
+    model.eval()
+    model[0].train()
+    parameters, modes = flatten(model), [part.training for part in model.modules()]
+    torch.manual_seed(9)
+    state = torch.get_rng_state()
+    first, again, other = (train(model, x, y, task, WHOLE, dropout=seed) for seed in (2, 2, 3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [part.training for part in model.modules()] == modes
+    assert torch.equal(flatten(model), parameters)
+    assert all(p.grad is None and not hasattr(p, "grad_sample") for p in model.parameters())
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def dropping(kind):
@@ -274,6 +313,11 @@ class JitterOfPython(Jitter):
         return nn.Linear.forward(self, x * random.random())
 
 
+class JitterOfNumpy(Jitter):
+    def forward(self, x):
+        return nn.Linear.forward(self, x * float(np.random.rand()))  # noqa: NPY002
+
+
 class TwiceDropped(nn.Module):
     def __init__(self):
         super().__init__()
@@ -285,7 +329,7 @@ class TwiceDropped(nn.Module):
 
 @pytest.mark.parametrize(
     "model",
-    [Jitter(), JitterOfPython(), TwiceDropped()],
+    [Jitter(), JitterOfPython(), JitterOfNumpy(), TwiceDropped()],
     ids=lambda model: type(model).__name__,
 )
 def test_random_numbers_that_no_record_has_a_key_for_are_refused(model):

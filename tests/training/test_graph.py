@@ -57,6 +57,17 @@ class Scaled(Net):
         return h * self.scale
 
 
+class ListedParameters(Net):
+    """Nobody trains what no module registers."""
+
+    def __init__(self):
+        super().__init__()
+        self.listed = [nn.Parameter(torch.rand(5))]
+
+    def between(self, h):
+        return h * self.listed[0]
+
+
 class MakesTable(Net):
     table = None
 
@@ -67,6 +78,11 @@ class MakesTable(Net):
 
     def make(self):
         return torch.linspace(0, 1, 5)
+
+
+class DrawsTable(MakesTable):
+    def make(self):
+        return torch.randn(5, generator=torch.Generator().manual_seed(3))
 
 
 class TrainsOtherwise(Net):
@@ -83,6 +99,13 @@ class Sparse(nn.Module):
         return self.words((x.abs() * 3).long() % 9).mean(1)
 
 
+class LazyLayer(Net):
+    def between(self, h):
+        if "middle" not in self._modules:
+            self.middle = nn.Linear(5, 5)
+        return self.middle(h)
+
+
 class LazyBuffer(Net):
     def between(self, h):
         mean = h.detach().mean(0)
@@ -91,6 +114,22 @@ class LazyBuffer(Net):
         else:
             self.mean = (self.mean + mean) / 2
         return h - self.mean
+
+
+class ReplacesData(Net):
+    """A bound on the norms of weights, as in EEGNet."""
+
+    def forward(self, x):
+        self.last.weight.data = torch.renorm(self.last.weight.data, p=2, dim=0, maxnorm=0.3)
+        return super().forward(x)
+
+
+class Counts(Net):
+    passes = 0
+
+    def between(self, h):
+        self.passes += 1
+        return h / self.passes
 
 
 class Branches(Net):
@@ -120,12 +159,15 @@ class WithoutGradient(Net):
             return 1 * h
 
 
-CAPTURED = Net, Overwriting, Scaled, MakesTable, Sparse, Dropping, Checkpointed
+CAPTURED = Net, Overwriting, Scaled, MakesTable, DrawsTable, Sparse, Dropping, Checkpointed
 AS_THEY_ARE = (
     TrainsOtherwise,
     LazyBuffer,
+    ReplacesData,
+    Counts,
     Branches,
     ReadsLength,
+    ListedParameters,
     Hooked,
     WithoutGradient,
 )
@@ -190,6 +232,17 @@ def test_records_and_scores_are_those_of_fresh_copies(build):
     weight = torch.full((len(data.x),), 1 / len(data.x))
     outputs = copy.deepcopy(model).eval()(data.x)
     assert score == pytest.approx(float(TASK.loss(outputs, data.y, weight)), rel=1e-6)
+
+
+def test_a_layer_that_the_first_pass_makes_trains_nobody_else():
+    """No vector has its parameters: each user's copy draws its own."""
+    model = built(LazyLayer)
+    assert isinstance(captured(model, (6,)), Uncaptured)
+    data, theta = silo(COUNTS, (6,), TASK), flatten(model)
+    whole = trained(model, theta, data, TASK, RECIPE, execution=PLAIN)
+    again = trained(model, theta, data, TASK, RECIPE, chosen=[2], execution=PLAIN)
+    assert torch.equal(whole[2], again[0])
+    assert "middle" not in dict(model.named_children())
 
 
 def test_the_graph_keeps_its_numbers_when_the_network_moves():

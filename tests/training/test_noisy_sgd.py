@@ -154,6 +154,33 @@ def test_the_noise_of_all_steps_but_the_last_adds_up(size):
     assert min(chi2.cdf(total, 4 * 2400), chi2.sf(total, 4 * 2400)) > 1e-6
 
 
+def test_without_noise_and_clipping_a_full_batch_is_gradient_descent():
+    gradients, theta, x, y = problem(clip=float("inf"))
+    change, _ = steps(gradients, theta, x, y, 3, 20, 0.5, 0).run()
+    model = gradients.model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    np.testing.assert_allclose(
+        change, flatten(model).double().numpy() - theta, rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_dropout_comes_from_its_keys(size):
+    gradients, theta, x, y = network("dropout")
+    one, again, other = (
+        steps(
+            gradients, theta, x, y, 2, size, 0.5, 0, keys=first + np.arange(20, dtype=np.uint64)
+        ).run()[0]
+        for first in (1, 1, 30)
+    )
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
 @pytest.mark.parametrize("size", [0, 21])
 def test_a_batch_that_cannot_be_filled_is_refused(size):
     with pytest.raises(ValueError, match=f"batches of {size} from 20 records"):
