@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,14 +86,13 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
 def changed_files(values: Mapping[str, Any], folder: Path) -> list[str]:
     """What differs between a folder and the one that a report is about: a line for each file."""
     found = run_folders(folder)
-    paths = {run_name(path, folder): path for path in found}
+    reported = [run["folder"] for run in values["runs"]]
+    alone = found == [folder] and len(reported) == 1  # a run is the same in a folder of any name
+    names = reported if alone else [run_name(path, folder) for path in found]
+    paths = dict(zip(names, found))
     if len(paths) < len(found):
-        twins = Counter(run_name(path, folder) for path in found)
-        return sorted(f"{name}: several folders" for name, count in twins.items() if count > 1)
-    lines = [
-        f"{name}: not in the report"
-        for name in paths.keys() - {r["folder"] for r in values["runs"]}
-    ]
+        return sorted(f"{name}: several folders" for name in paths if names.count(name) > 1)
+    lines = [f"{name}: not in the report" for name in paths.keys() - reported]
     for run in values["runs"]:
         path = paths.get(run["folder"])
         if path is None:

@@ -202,9 +202,11 @@ def test_a_page_of_another_renderer_is_not_compared(signed, tmp_path):
 
 
 def test_a_folder_that_has_changed_is_named(signed, tmp_path):
-    shutil.copytree(signed / "run", tmp_path / "run")
+    """A copy of another name has not."""
     words = ["report", "--verify", str(signed / "report.html")]
-    assert run(*words, "run", cwd=tmp_path).returncode == 0
+    for name in ("run", "received"):
+        shutil.copytree(signed / "run", tmp_path / name)
+        assert run(*words, name, cwd=tmp_path).returncode == 0
     with open(tmp_path / "run" / "metrics.csv", "a") as file:
         file.write("3,0,1,1,0,,,,,\n")
     (tmp_path / "run" / "model.safetensors").unlink()
