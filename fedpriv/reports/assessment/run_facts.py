@@ -76,6 +76,7 @@ def run_facts(folder: Path, *, name: str, public: bool) -> Facts:
         "ledger": _ledger(folder),
         "users": _users(status),
         "records": None if public else status.records,
+        "noise": text(", ".join(f"{name} {one:g}" for name, one in status.noise.items())),
         "parameters": status.parameters,
         "rounds": status.rounds,
         "rounds_done": max((count(row.get("round")) or 0 for row in metrics), default=0),

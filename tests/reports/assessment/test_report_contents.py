@@ -92,6 +92,12 @@ def test_the_page_of_a_run_shows_what_a_smaller_epsilon_costs(folders):
     assert f'<td data-name="certified epsilon">{first["certified"]:.4g}</td>' in shown
 
 
+def test_the_noise_is_that_which_a_target_has_found(seeded):
+    """The settings have the one that it replaces."""
+    rewrite(seeded / "status.json", noise={"update": 10.9207})
+    assert "<dd>update 10.9207</dd>" in page(contents(seeded)).decode()
+
+
 def test_each_assumption_stands_once_with_those_whom_it_is_about(folders):
     values = contents(folders / "sweep")
     texts = [one["text"] for one in values["assumptions"]]
