@@ -133,13 +133,14 @@ class Report(NotedTable):
                 "real noise"
             )
         notes += self._unprotected()
-        real = {
-            f"simulation: {run.status.simulated}"
-            for group in self.groups
-            for run in group.runs
-            if run.status.simulated and run.status.randomness == "system"
-        }
-        notes += sorted(real)
+        notes += sorted(
+            {
+                f"engine: {run.status.simulated}"
+                for group in self.groups
+                for run in group.runs
+                if run.status.simulated and run.status.randomness == "system"
+            }
+        )
         for best in self.best:
             group = best.summary.group
             notes.append(

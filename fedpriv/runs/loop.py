@@ -130,7 +130,7 @@ def training(
         keys = "new keys" if pinned is None else f"their keys in {pinned}"
         LOGGER.info("all parties have %s: see %s for fingerprints", keys, ROSTER)
         if simulated := prepared.session.simulated:
-            LOGGER.info("simulation: %s", simulated)
+            LOGGER.info("engine: %s", simulated)
         with _failures_recorded(folder):
             labels = labels_of(experiment, prepared)
             shown = with_labels(config_yaml, labels)

@@ -135,4 +135,4 @@ def test_a_table_says_which_runs_protect_nobody_and_what_was_simulated(tmp_path)
     notes = Report.of(find_runs([tmp_path])).notes()
     warned = [note for note in notes if "NOT private" in note]
     assert [note.partition(":")[2].partition(":")[0].strip() for note in warned] == ["AVG"]
-    assert notes.count("simulation: one process") == 1
+    assert notes.count("engine: one process") == 1
