@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import yaml
 
 from fedpriv.bundles.bundle import NUMBER, Bundle
+from fedpriv.data.table.written import example_of
 
 WORDS = {
     "classes": ("classification", "predicts a class"),
@@ -122,8 +124,9 @@ def _records(bundle: Bundle) -> str:
     return f"{head}\n\n{_list(f'{name}: {_feature(about)}' for name, about in columns)}"
 
 
-def _feature(about: dict[str, list[float] | list[str] | None]) -> str:
+def _feature(about: dict[str, Any]) -> str:
     if values := about.get("values"):
         return f"one of {', '.join(map(str, values[:20]))}{', ...' if len(values) > 20 else ''}"
+    what = f"a date like {example_of(about['date'])}" if about.get("date") else "a number"
     bounds = about.get("range")
-    return "a number" if bounds is None else f"a number from {bounds[0]} to {bounds[1]}"
+    return what if bounds is None else f"{what}, from {bounds[0]} to {bounds[1]}"

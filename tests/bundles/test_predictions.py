@@ -17,6 +17,7 @@ from trained import own_outputs, random_table, trained
 
 import fedpriv
 from fedpriv.bundles.model import Model, load_model
+from fedpriv.data.table.schema import Label, Number, Schema, write_schema
 
 
 def assert_equal_outputs(seed, folder):
@@ -163,6 +164,34 @@ def test_a_row_without_finite_outputs_has_no_prediction(world):
     assert scores["prediction"].isna().tolist() == [True, False, True]
     assert scores["problem"].str.contains("no finite output").tolist() == [True, False, True]
     refused(lambda: model.predict(pd.read_csv(world / "three.csv")), "2 of 3 rows", "no finite")
+
+
+def test_a_date_is_one_in_the_card_and_where_it_is_refused(tmp_path):
+    schema = Schema(
+        (Number("weight", (0, 200)), Number("seen", (14610, 18627), "%d.%m.%Y")),
+        Label("died", "classification", classes=("no", "yes")),
+        9,
+        user="patient",
+        public=True,
+        decimal=",",
+    )
+    (tmp_path / "schema.yaml").write_text(write_schema(schema))
+    rows = [
+        f"{user};{60 + user},5;0{user}.04.2020;{('no', 'yes')[user % 2]}" for user in range(1, 9)
+    ]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient;weight;seen;died", *rows, ""]))
+    words = ("data=table", "data.path=visits.csv", "data.schema=schema.yaml", "rounds=1")
+    allocator = ("allocator=by_user", "allocator.n_silos=2", "data.rare=keep")
+    success(*words, *allocator, "hydra.run.dir=run", cwd=tmp_path)
+    card = (tmp_path / "run" / "bundle" / "README.md").read_text()
+    assert "- seen: a date like 31.12.2020, from 2010-01-01 to 2020-12-31\n" in card
+    new = ["weight;seen", "60,5;01.02.2020", "60,5;01.02.2021", "60.5;01.02.2020", ""]
+    (tmp_path / "new.csv").write_text("\n".join(new))
+    problems = load_model(tmp_path / "run").scores(tmp_path / "new.csv")[0]["problem"]
+    assert problems.tolist()[1:] == [
+        "column seen: 01.02.2021: outside 2010-01-01 to 2020-12-31",
+        "column weight: 60.5: a number with a decimal comma is expected",
+    ]
 
 
 def test_a_frame_is_read_as_the_file_that_pandas_writes_of_it(tmp_path):

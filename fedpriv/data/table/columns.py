@@ -15,9 +15,10 @@ import numpy as np
 
 from fedpriv.data.base import Corpus, DataSet, Records
 from fedpriv.data.stability import Stage
+from fedpriv.data.table.encode import refuse_or_note
 from fedpriv.data.table.owners import in_one_silo, owners_of, same_form, uncovered_persons
 from fedpriv.data.table.read import Cells, read_cells
-from fedpriv.data.table.schema import Category, Number
+from fedpriv.data.table.schema import Category, Number, range_text
 from fedpriv.data.table.settings import (
     ACCEPT,
     DROP,
@@ -196,12 +197,9 @@ class Columns(ReadingRules, DataSet):
             values = cells.numbers(feature.name)
             unknown, found = (values < low) | (values > high), (values - low) / (high - low)
             found = np.clip(found, 0.0, 1.0)
-            what = f"outside {low:g} to {high:g}"
-        if self.outside == REFUSE:
-            ways = f"{pasted('data.outside', ACCEPT)} takes such rows"
-            cells.refuse_rows(feature.name, unknown, what, ways)
-        elif unknown.any():
-            notes.append(f"column {feature.name}: {int(unknown.sum())} values are {what}")
+            what = f"outside {range_text(feature.range)}"
+        ways = ("takes such rows", what)
+        refuse_or_note(cells, feature.name, unknown, what, ways, self.outside, notes)
         return np.asarray(found, dtype=np.float64)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpriv.data.base import EXACT_TESTS, Records
 from fedpriv.data.table.owners import uncovered_persons
-from fedpriv.data.table.schema import Category, Number, Schema, date_of
+from fedpriv.data.table.schema import Category, Number, Schema, range_text
 from fedpriv.data.table.settings import DROP, SILO, TableSettings
 from fedpriv.data.table.written import example_of
 
@@ -142,7 +142,8 @@ class DescribedTable(TableSettings):
             source = "declared by the schema file" if self.schema else "read off the records"
             yield f"columns: {source}"
         if label.classes:
-            yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}"
+            second = f" ({label.classes[1]} is the positive one)" * (len(label.classes) == 2)
+            yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}{second}"
         elif label.time is not None:
             event = f", event {label.events[-1]}" if label.events else ""
             time = f"time in column {label.time} up to {high:g}"
@@ -194,8 +195,9 @@ def _feature(feature: Number | Category) -> str:
     if feature.scale is not None:
         mean, deviation = feature.scale
         return f"feature {feature.name}: {what}, released mean {mean:g} and deviation {deviation:g}"
-    shown = [f"{one:g}" if feature.date is None else date_of(one) for one in feature.range]
-    return f"feature {feature.name}: {what}, {' to '.join(shown)} become -1 to 1"
+    return (
+        f"feature {feature.name}: {what}, {range_text(feature.range, feature.date)} become -1 to 1"
+    )
 
 
 def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str]:

@@ -16,6 +16,7 @@ from fedpriv.data.table.schema import (
     Category,
     Number,
     Schema,
+    range_text,
 )
 from fedpriv.data.table.settings import (
     ACCEPT,
@@ -100,24 +101,44 @@ def _there(
     return ~missing | (rule == FILL)
 
 
+def refuse_or_note(
+    cells: Cells,
+    column: str,
+    wrong: np.ndarray,
+    what: str,
+    accepted: tuple[str, str],
+    outside: str,
+    notes: list[str],
+) -> None:
+    """Refuse the rows of `wrong` (n,) bool, whose values are outside of a public list or range; or
+    note how many there are.
+
+    what: why a row is refused.
+    accepted: what `data.outside=accept` does with such a value, and what the value is then.
+    outside: the rule, `data.outside`.
+    """
+    does, becomes = accepted
+    if outside == REFUSE:
+        cells.refuse_rows(column, wrong, what, f"{pasted('data.outside', ACCEPT)} {does}")
+    elif wrong.any():
+        notes.append(f"column {column}: {int(wrong.sum())} values are {becomes}")
+
+
 def _within(
     cells: Cells,
     column: str,
     values: np.ndarray,
     bounds: tuple[float, float],
+    date: str | None,
     table: ReadingRules,
     notes: list[str],
 ) -> np.ndarray:
     """Numbers of a column (n,), refused or cut where they are out of bounds."""
-    low, high = bounds
-    beyond = (values < low) | (values > high)
-    if beyond.any():
-        if table.outside == REFUSE:
-            remedy = f"{pasted('data.outside', ACCEPT)} cuts it"
-            cells.refuse_rows(column, beyond, f"outside {low:g} to {high:g}", remedy)
-        else:
-            notes.append(f"column {column}: {int(beyond.sum())} values are cut to the range")
-    return np.asarray(np.clip(values, low, high))
+    beyond = (values < bounds[0]) | (values > bounds[1])
+    what = f"outside {range_text(bounds, date)}"
+    ways = ("cuts it", "cut to the range")
+    refuse_or_note(cells, column, beyond, what, ways, table.outside, notes)
+    return np.asarray(np.clip(values, *bounds))
 
 
 def _number(
@@ -130,7 +151,7 @@ def _number(
     if feature.range is None:
         return values[:, None], missing
     low, high = feature.range
-    inside = _within(cells, feature.name, values, feature.range, table, notes)
+    inside = _within(cells, feature.name, values, feature.range, feature.date, table, notes)
     if feature.scale is None:
         scaled = (inside - low) / (high - low) * 2 - 1
     else:
@@ -144,14 +165,9 @@ def _category(
     """(n, k): a 0/1 feature for each category; and which are missing."""
     cells.require_printable(feature.name)
     places = cells.places(feature.name, feature.values)
-    unknown = places == -2
-    if unknown.any():
-        if table.outside == REFUSE:
-            allowed = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
-            remedy = f"{pasted('data.outside', ACCEPT)} makes it no category"
-            cells.refuse_rows(feature.name, unknown, allowed, remedy)
-        else:
-            notes.append(f"column {feature.name}: {int(unknown.sum())} values are in no category")
+    what = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
+    accepted = ("makes it no category", "in no category")
+    refuse_or_note(cells, feature.name, places == -2, what, accepted, table.outside, notes)
     return np.asarray(places[:, None] == np.arange(len(feature.values))), places == -1
 
 
@@ -170,7 +186,7 @@ def _labels(
     there = _there(cells, measured, np.isnan(values), OWNER, table.incomplete, notes)
     if label.problem == SURVIVAL:
         cells.refuse_rows(measured, values < 0, "a time of survival must not be negative")
-    inside = _within(cells, measured, values, label.range, rules, notes)
+    inside = _within(cells, measured, values, label.range, None, rules, notes)
     origin, unit = label.origin_and_unit
     standard = ((inside - origin) / unit).astype(np.float32)
     if label.problem == REGRESSION:

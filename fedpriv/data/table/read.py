@@ -162,7 +162,7 @@ class Cells:
             comma = date is None and not np.isnan(number_of(text, COMMA))
             remedy = f"{pasted('data.decimal', COMMA)} reads decimal commas" if comma else ""
             what = (
-                "a number is expected"
+                f"a number{' with a decimal comma' * (self.decimal == COMMA)} is expected"
                 if date is None
                 else f"a date like {example_of(date)} is expected"
             )

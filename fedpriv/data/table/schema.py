@@ -228,6 +228,14 @@ def date_of(day: float) -> str:
     return str(np.datetime64(int(day), "D"))
 
 
+def range_text(bounds: tuple[float, float], date: str | None = None) -> str:
+    """Bounds for a person: `0 to 120`; of dates, `2020-01-01 to 2020-12-31`.
+
+    date: form of a column's dates; None: it has numbers.
+    """
+    return " to ".join(f"{one:g}" if date is None else date_of(one) for one in bounds)
+
+
 def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
     return None if bounds is None else list(bounds)
 

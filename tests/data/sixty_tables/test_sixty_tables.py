@@ -36,7 +36,7 @@ LINES = {
     "gaps_in_many_spellings": "9 rows without age are filled",
     "stroke": "column gender: hardly any row has Other: data.rare=drop leaves such categories out",
     "minus_999_for_missing": "column bmi: -999 in",
-    "logicals_of_r": "label died: classification, classes FALSE, TRUE",
+    "logicals_of_r": "label died: classification, classes FALSE, TRUE (TRUE is the positive one)",
     "booleans_of_pandas": "label died: classification, classes False, True",
     "zero_and_one_as_floats": "label died: classification, classes 0.0, 1.0",
     "parquet_with_categories_and_times": "feature admitted: date like 2020-12-31, scaled",
