@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
         action="append",
         default=[],
         metavar="COLUMN=LOW,HIGH",
-        help="bounds of a column of numbers, from public knowledge",
+        help="bounds of a column of numbers or of dates (2020-12-31), from public knowledge",
     )
     parser.add_argument(
         "--public", action="store_true", help="what is read off the records is public knowledge"
@@ -82,8 +82,8 @@ def _own_table(args: argparse.Namespace) -> None:
         say(f"Models are NOT private until {schema} says public: true. Check its lines first,")
         say("or name a new folder, ranges and --public.")
     conf, run = args.folder / "conf", args.folder / "run"
-    say(f"\nfedpriv --config-dir {shlex.quote(str(conf))} {own.train} hydra.run.dir={run}")
-    say(f"fedpriv report {shlex.quote(str(run))} --figure")
+    train = ["--config-dir", str(conf), *own.train.split(), f"hydra.run.dir={run}"]
+    say(f"\nfedpriv {shlex.join(train)}\nfedpriv report {shlex.quote(str(run))} --figure")
 
 
 def write_project(folder: Path, files: dict[str, str]) -> None:

@@ -78,8 +78,8 @@ class OwnTable:
 
         Raises FedprivError for a table that cannot be trained on, before anything is written.
         """
-        overrides = _checked(words)
-        [config] = compose_jobs(CommandLine.parse(["data=table", *overrides]), conf_dir())
+        _require_kept(words)
+        [config] = compose_jobs(CommandLine.parse(["data=table", *words]), conf_dir())
         require(config.data.path is not None, "data.path", "null", "the table, CSV or Parquet")
         experiment = build(config)
         table = experiment.data
@@ -89,7 +89,7 @@ class OwnTable:
             _require_ranges(schema)
             schema = replace(schema, public=True)
         text = write_schema(schema)
-        settings = _settings(table, overrides, folder.resolve() / SCHEMA_FILE)
+        settings = _settings(table, words, folder.resolve() / SCHEMA_FILE)
         decided, notes = _tried(table, text, experiment.streams)
         name = Path(str(table.path)).name
         apart = experiment.allocator.n_silos > 1 and experiment.allocator.one_silo_each(table)
@@ -102,8 +102,8 @@ class OwnTable:
         return OwnTable(files, train, decided, schema, notes)
 
 
-def _checked(words: Sequence[str]) -> list[str]:
-    """The words of the command line. Raises ConfigError for one that a project does not keep."""
+def _require_kept(words: Sequence[str]) -> None:
+    """Raise ConfigError for a word of the command line that a project does not keep."""
     for word in words:
         key, _, value = word.partition("=")
         kept = key.startswith(("data.", "allocator.")) or key == "allocator"
@@ -112,7 +112,6 @@ def _checked(words: Sequence[str]) -> list[str]:
         )
         own = key not in ("data.schema", "data.schema_digest")
         require(own, key, value, "nothing, because the schema is written here")
-    return list(words)
 
 
 def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
@@ -130,7 +129,12 @@ def with_ranges(schema: Schema, ranges: Sequence[str]) -> Schema:
         except ValueError:
             low = high = math.nan
         sound = bool(name) and -math.inf < low < high < math.inf
-        require(sound, "--range", text, "a column and its two bounds, for example age=0,120")
+        require(
+            sound,
+            "--range",
+            text,
+            "a column and its two bounds, such as age=0,120 or visit=2020-01-01,2020-12-31",
+        )
         require(name not in given, "--range", text, "each column once")
         given[name] = (low, high)
     label = schema.label

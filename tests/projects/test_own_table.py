@@ -71,6 +71,10 @@ REFUSED = {
     ),
     "a range of a category": ([*TABLE, *REST, "--range", "sex=0,1"], "--range=sex: a column of"),
     "a range upside down": ([*TABLE, *REST, "--range", "age=9,1"], "--range=age=9,1: a column and"),
+    "a range of dates in words": (
+        [*TABLE, *REST, "--range", "visit=1.1.2020,2.1.2020"],
+        "such as age=0,120 or visit=2020-01-01,2020-12-31",
+    ),
     "a value outside its range": (
         [*TABLE, *REST, "--range", "age=0,50"],
         "visits.csv: line",
