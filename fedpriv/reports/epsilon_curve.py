@@ -58,7 +58,7 @@ class Looks:
         """Looks that tell the groups apart, where there are at most `MOST_ENTRIES` colours or the
         settings are numbers."""
         keys = list(dict.fromkeys(key for group in groups for key in group.settings))
-        methods = list(dict.fromkeys(group.method for group in groups))
+        methods = sorted({group.method for group in groups})
         values = {_setting(group): [group.settings.get(key) for key in keys] for group in groups}
         if len(values) == 1:  # methods differ alone: they get the colours
             colors: dict[str, Any] = dict(zip(methods, map(_distinct, range(len(methods)))))

@@ -1,4 +1,5 @@
 import csv
+import itertools
 
 import pandas as pd
 import pytest
@@ -121,6 +122,19 @@ def test_the_last_point_against_epsilon_has_a_mark(tmp_path, figures):
     [line] = figures[0].axes[0].lines
     assert [*line.get_xdata()] == [*range(1, 21)]
     assert line.get_markevery() == (1, 2)
+
+
+def test_a_method_has_one_mark_in_both_figures(tmp_path, figures):
+    for place, (method, clip) in enumerate(itertools.product(("ULDP-AVG", "ULDP-NAIVE"), (1, 2))):
+        fake_run(tmp_path / str(place), method, [0.1, 0.4], (1.0, None), clip=clip)
+    for draw in (epsilon_curve.draw, privacy_utility.draw):
+        draw(find_runs([tmp_path]), tmp_path / "figure.png")
+    against, by_round = (
+        dict(zip(legend(axis), (one.get_marker() for one in axis.get_legend().legend_handles)))
+        for axis in (figure.axes[0] for figure in figures)
+    )
+    assert against == by_round
+    assert against["ULDP-AVG"] != against["ULDP-NAIVE"]
 
 
 def test_two_data_sets_are_no_curve(tmp_path):
