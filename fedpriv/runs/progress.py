@@ -31,7 +31,10 @@ VALID = (
     "Valid (dp_valid): the noise is real, contributions are bounded, the released model has a "
     "certificate, and nothing in it was read off the records without noise."
 )
-CHARGED_TWICE = "{} rounds were repeated after an interruption; each attempt is charged."
+CHARGED_TWICE = (
+    "Rounds repeated after an interruption: {}. Each attempt is charged, so that a target or a "
+    "budget can end the run earlier."
+)
 
 
 def time_left(seconds: float) -> str:
@@ -141,7 +144,7 @@ def at_chance(row: Mapping[str, str], algo: object) -> str:
     keys = [f"algo.{key}" for key in ("global_lr", "clip", "local_lr") if hasattr(algo, key)]
     ways = ", ".join((*keys, "rounds", "accountant.target"))
     return (
-        f"At chance: {row['metric']} {float(own):.4f} of the model is hardly above "
+        f"At chance: {row['metric']} {float(own):.4f} of the model is not clearly above "
         f"{float(trivial):.4f} of the trivial model; turn {ways}"
     )
 

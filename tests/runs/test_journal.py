@@ -48,7 +48,7 @@ def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
     assert certified(first) == expected(cost(exp, 13))
     assert read_status(folder)["repeated_rounds"] == {str(number): 1 for number in range(1, 13)}
     assert (
-        "12 rounds were repeated after an interruption; each attempt is charged"
+        "Rounds repeated after an interruption: 12. Each attempt is charged"
         in capsys.readouterr().out
     )
 

@@ -336,7 +336,7 @@ def test_epsilon_of_a_folder_charges_what_was_begun_again(tmp_path):
     with dies_in(3, sums=[]), pytest.raises(Death):
         run(*words, "hydra.run.dir=run", cwd=tmp_path)
     done = run("epsilon", "resume=run", cwd=tmp_path)
-    assert "3 rounds were repeated" in done.stdout
+    assert "Rounds repeated after an interruption: 3." in done.stdout
     assert run("resume=run", cwd=tmp_path).returncode == 0
     charged = {
         row["certified"]
