@@ -207,7 +207,10 @@ def _methods(several: Mapping[str, list[str]], algo: Sequence[str]) -> list[Meth
     """A method for each combination of the keys with several values."""
     if not several:
         given = f"algo={algo[0]}" if algo else "algo"
-        raise FedprivError(f"{given}: at least two methods, for example algo=uldp_avg,uldp_sgd")
+        raise FedprivError(
+            f"{given}: at least two methods, for example algo=uldp_avg,uldp_sgd, or several values "
+            "of another key: algo.local_lr=0.05,0.1"
+        )
     keys = sorted(several, key=lambda key: key != "algo")
     found = []
     for values in itertools.product(*(several[key] for key in keys)):

@@ -151,7 +151,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("algo=uldp_avg",), "algo=uldp_avg: at least two methods"),
+        (("algo=uldp_avg",), "uldp_sgd, or several values of another key: algo.local_lr=0.05,0.1"),
         (("algo=fedavg,scaffold",), "epsilon=2.0: a method with noise"),
         (
             ("algo=uldp_avg,uldp_group_max",),
