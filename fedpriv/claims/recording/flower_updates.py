@@ -19,7 +19,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -168,20 +168,14 @@ def observe_flower(recording: Recording) -> Iterator[None]:
         except ImportError:  # of another version
             continue
     observer = Observer(recording)
-    originals: list[tuple[Any, str, Callable[..., Any]]] = []
-    for place, module in list(sys.modules.items()):
-        if module is None or not place.startswith("flwr."):
-            continue
-        for name in OBSERVED:
-            function = vars(module).get(name)
-            if callable(function):
-                originals.append((module, name, function))
-                setattr(module, name, _wrapped(getattr(observer, name), function, place))
-    try:
+    flower = [one for one in sys.modules.items() if one[0].startswith("flwr.") and one[1]]
+    with ExitStack() as undo:
+        for place, module in flower:
+            for name in OBSERVED:
+                if callable(function := vars(module).get(name)):
+                    setattr(module, name, _wrapped(getattr(observer, name), function, place))
+                    undo.callback(setattr, module, name, function)
         yield
-    finally:
-        for module, name, function in originals:
-            setattr(module, name, function)
 
 
 def _wrapped(
