@@ -1,4 +1,4 @@
-"""Write docs/reference/claim_rules.md from `fedpriv.claims.rules`.
+"""Write docs/reference/claim_rules.md from `fedpriv.claims.rules` and `fedpriv.claims.view`.
 
 Run `python -m scripts.claim_rules` after a change to a rule; until then a test fails.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fedpriv.claims import rules
+from fedpriv.claims import rules, view
 from fedpriv.claims.schema import RULES, WHO
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "claim_rules.md"
@@ -17,7 +17,7 @@ HEAD = """\
 # The rules for claims
 
 [`certify`](../certify.md) reads these tables alone: what fits no row has no certificate. `python -m
-scripts.claim_rules` writes this page from `fedpriv/claims/rules.py`.
+scripts.claim_rules` writes this page from `fedpriv/claims/rules.py` and `view.py`.
 
 C is the bound of one contributor: clip x weight x sqrt(tensors), or x tensors for Laplace noise.
 """
@@ -49,13 +49,13 @@ def _noise() -> Iterator[str]:
     names = ("added by", "seen", "observer", "noise", "there without its client")
     rows = [
         (row.added_by, _any(row.seen, ()), _any(row.observers, WHO), row.told, _yes(row))
-        for row in rules.NOISE
+        for row in view.NOISE
     ]
     yield from _table(names, rows)
     yield "Messages of clients that another party noises, and a server's own noise, have no row.\n"
 
 
-def _yes(row: rules.Noise) -> str:
+def _yes(row: view.Noise) -> str:
     return "yes" if row.stays else "no: no certificate for a removed client"
 
 
@@ -69,8 +69,8 @@ def _proofs() -> Iterator[str]:
     ]
     yield from _table(names, rows)
     yield from _meanings("Charged", rules.CHARGES)
-    yield from _meanings("What the observer learns of the sample", rules.LEARNED)
-    yield f"*{rules.CAPPED}*: `participation` is less than `times`.\n"
+    yield from _meanings("What the observer learns of the sample", view.LEARNED)
+    yield f"*{view.CAPPED}*: `participation` is less than `times`.\n"
 
 
 def _limited(row: rules.Row) -> str:
@@ -92,8 +92,8 @@ def _where(row: rules.Row) -> tuple[str, ...]:
         _any(row.mechanism, rules.BOTH),
         _any(row.sampling, RULES),
         _any(row.drawn, rules.ANY),
-        _any(row.sample, tuple(rules.LEARNED)),
-        _any(row.change, rules.CHANGES),
+        _any(row.sample, tuple(view.LEARNED)),
+        _any(row.change, view.CHANGES),
     )
 
 

@@ -20,7 +20,8 @@ from fedpriv.accountants.pld import RdpAndPld, gaussian_epsilon
 from fedpriv.accountants.zcdp import zcdp_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.curves import drawn_epsilon
-from fedpriv.claims.rules import AMPLIFIED, DRAWN, EVERYTHING, View
+from fedpriv.claims.rules import AMPLIFIED, DRAWN, EVERYTHING, lacks, proofs
+from fedpriv.claims.view import View
 from fedpriv.errors import ConfigError
 
 SMALLEST_SAMPLED = 0.01
@@ -89,13 +90,10 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
     if reasons or spread is None:
         return Certificate(math.inf, "", tuple(reasons))
     views = []
-    for number, release in enumerate(claim.releases):
-        assert release is not None  # without open questions
-        if release.sight(target.observer) == s.NOTHING:
-            continue
+    for number, release in claim.seen_by(target.observer):
         view = View(claim, release, target)
         views.append(view)
-        reasons += [s.Question(f"releases.{number}.{field}", text) for field, text in view.lacks()]
+        reasons += [s.Question(f"releases.{number}.{field}", text) for field, text in lacks(view)]
     if reasons:
         return Certificate(math.inf, "", tuple(reasons))
     ways = ([_cost(view, charge) for view in views] for charge in (AMPLIFIED, DRAWN, EVERYTHING))
@@ -105,7 +103,7 @@ def certify(claim: s.PrivacyClaim, target: s.Statement) -> Certificate:
 
 def _cost(view: View, charge: str) -> ReleaseCost:
     """The cost of a release by a rule with this charge, or else as if everybody took part."""
-    rows = {row.result: row for row in view.proofs()}
+    rows = {row.result: row for row in proofs(view)}
     if charge == AMPLIFIED and view.deviation < SMALLEST_SAMPLED * view.release.bound:
         charge = EVERYTHING
     row = rows.get(charge, rows[EVERYTHING])

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from fedpriv.accountants.pld import gaussian_epsilon
 from fedpriv.claims import schema as s
 from fedpriv.claims.curves import drawn_epsilon, optimistic_epsilon
-from fedpriv.claims.rules import GAP, MOVED, OPEN, PASSES, SAMPLE, View
+from fedpriv.claims.rules import GAP, MOVED, OPEN, PASSES, SAMPLE, attacks, cancelled
+from fedpriv.claims.view import View
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,10 @@ def attack_bound(claim: s.PrivacyClaim, target: s.Statement) -> Refutation:
         return NO_ATTACK
     found = [NO_ATTACK]
     gaps: dict[str, float] = {}
-    for release in claim.releases:
-        if release and release.sight(target.observer) != s.NOTHING:
-            view = View(claim, release, target)
-            found += [*_noiseless(view), *_curves(view)]
-            gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), _gap(view))
+    for _, release in claim.seen_by(target.observer):
+        view = View(claim, release, target)
+        found += [*_noiseless(view), *_curves(view)]
+        gaps[release.scope] = math.hypot(gaps.get(release.scope, 0.0), _gap(view))
     everywhere = gaps.pop(s.EVERYWHERE, 0.0)
     gap = max((math.hypot(everywhere, gap) for gap in gaps.values()), default=everywhere)
     how = f"the unit's contributions all point one way: {gap:.4g} deviations in all"
@@ -65,25 +65,25 @@ def _noiseless(view: View) -> Iterator[Refutation]:
     each = view.release.sampling.drawn == s.EACH_TIME
     tries = view.release.participation if each else 1
     ever = -math.expm1(tries * math.log1p(-view.share)) if view.share < 1 else 1.0
-    if ever > view.target.delta and (how := view.cancelled()):
+    if ever > view.target.delta and (how := cancelled(view)):
         yield Refutation(math.inf, how)
 
 
 def _gap(view: View) -> float:
     """How far the unit moves the unsampled Gaussian releases, in deviations."""
     release, noise, sampling = view.release, view.release.noise, view.release.sampling
-    attacks = view.attacks()
+    reached = attacks(view)
     if noise.mechanism != s.GAUSSIAN or release.clip == math.inf:
         return 0.0
     count = float(release.participation if noise.generator != s.REUSED else 1)
-    if PASSES in attacks:
+    if PASSES in reached:
         # The sum of all batches of a pass has the unit once, and the noise of every batch.
         # A pass may leave out those who do not fill a batch.
         if sampling.of % sampling.batch:
             return 0.0
         steps = sampling.of // sampling.batch
         count = min(release.participation, release.times // steps) / steps
-    elif GAP not in attacks:
+    elif GAP not in reached:
         return 0.0
     deviation = view.deviation
     if noise.generator == s.SHARED and noise.added_by == s.BY_CLIENTS and not view.messages:
@@ -101,18 +101,18 @@ def _curves(view: View) -> Iterator[Refutation]:
     release, sampling, delta = view.release, view.release.sampling, view.target.delta
     if release.noise.generator != s.INDEPENDENT or not view.deviation or release.clip == math.inf:
         return
-    attacks, count, moved = view.attacks(), release.times, _moved(view) / view.deviation
+    reached, count, moved = attacks(view), release.times, _moved(view) / view.deviation
     if release.noise.mechanism == s.LAPLACE:
-        if delta < view.share and {GAP, OPEN} & {*attacks}:
+        if delta < view.share and {GAP, OPEN} & {*reached}:
             epsilon = moved + 2 * math.log1p(-delta / view.share)
             yield Refutation(max(0.0, epsilon), "the exact curve of one Laplace release")
         return
     once = count if sampling.drawn != s.EACH_TIME else 1  # so many releases have one sample
-    if OPEN in attacks:
+    if OPEN in reached:
         sample = (view.share, count // once, math.sqrt(once) * moved)
         how = "the unit's releases are known, and its contributions all point one way"
         yield Refutation(drawn_epsilon(0.0, (sample,), delta, up=False), how)
-    if SAMPLE in attacks:
+    if SAMPLE in reached:
         ratio = view.deviation / release.bound
         ways = {once, 1} if sampling.drawn == s.TOGETHER else {once}
         bounds = (

@@ -225,3 +225,9 @@ class PrivacyClaim:
     choices: tuple[str, ...]
     questions: tuple[Question, ...]
     source: dict[str, str]
+
+    def seen_by(self, observer: str) -> list[tuple[int, NoisyRelease]]:
+        """The releases without open questions of which `observer` sees something, with their
+        numbers."""
+        known = ((number, one) for number, one in enumerate(self.releases) if one is not None)
+        return [(number, one) for number, one in known if one.sight(observer) != NOTHING]

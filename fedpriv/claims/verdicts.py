@@ -63,14 +63,12 @@ class Finding:
 def judge(claim: s.PrivacyClaim) -> list[Finding]:
     """Findings for every statement and observer, in the order of the file."""
     findings = []
-    if not claim.statements:
-        return [_unanswered(claim, 0)]
-    for number, statement in enumerate(claim.statements):
+    for number, statement in enumerate(claim.statements or (None,)):
         if statement is None:
             findings.append(_unanswered(claim, number))
-            continue
-        for observer in s.WHO:
-            findings.append(_finding(claim, replace(statement, observer=observer), statement))
+        else:
+            targets = (replace(statement, observer=observer) for observer in s.WHO)
+            findings += [_finding(claim, target, statement) for target in targets]
     return findings
 
 
@@ -169,13 +167,9 @@ def _repairs(
     claim: s.PrivacyClaim, statement: s.Statement
 ) -> Iterator[tuple[str, str, s.PrivacyClaim]]:
     """Changes of one field each: path, new value, claim."""
-    for number, release in enumerate(claim.releases):
-        assert release is not None
-        if release.sight(statement.observer) == s.NOTHING:
-            continue
+    for number, release in claim.seen_by(statement.observer):
         for field, text, other in _release_repairs(release):
-            releases = (*claim.releases[:number], other, *claim.releases[number + 1 :])
-            yield f"releases.{number}.{field}", text, replace(claim, releases=releases)
+            yield f"releases.{number}.{field}", text, _with_release(claim, number, other)
     spread = claim.spread.get(statement.unit)
     for name in ("contributors", "scopes"):
         if spread and getattr(spread, name) > 1:
@@ -220,22 +214,19 @@ def _more_noise(claim: s.PrivacyClaim, statement: s.Statement) -> tuple[tuple[st
         )
     except ConfigError:
         return (), ""
-    seen = [
-        number
-        for number, release in enumerate(claim.releases)
-        if release and release.sight(statement.observer) != s.NOTHING
-    ]
-    paths = tuple(f"releases.{number}.noise.deviation" for number in seen)
+    seen = claim.seen_by(statement.observer)
+    paths = tuple(f"releases.{number}.noise.deviation" for number, _ in seen)
     change = f"noise.deviation: {_larger(factor)} times as large"
     if len(seen) == 1:
+        [(number, release)] = seen
         fewer = most_rounds(
-            lambda times: certify(_shorter(claim, seen[0], times), statement).epsilon,
+            lambda times: certify(_shorter(claim, number, release, times), statement).epsilon,
             statement.epsilon,
             limit=10**6,
         )
         if fewer:
-            paths += (f"releases.{seen[0]}.times",)
-            change += f", or releases.{seen[0]}.times: {fewer}"
+            paths += (f"releases.{number}.times",)
+            change += f", or releases.{number}.times: {fewer}"
     return paths, change
 
 
@@ -254,11 +245,15 @@ def _scaled(claim: s.PrivacyClaim, factor: float) -> s.PrivacyClaim:
     return replace(claim, releases=releases)
 
 
-def _shorter(claim: s.PrivacyClaim, number: int, times: int) -> s.PrivacyClaim:
+def _shorter(
+    claim: s.PrivacyClaim, number: int, release: s.NoisyRelease, times: int
+) -> s.PrivacyClaim:
     """The claim with so many releases of one entry, and a share of its participation."""
-    releases = list(claim.releases)
-    release = claim.releases[number]
-    assert release is not None
     share = math.ceil(times * release.participation / release.times)
-    releases[number] = replace(release, times=times, participation=share)
-    return replace(claim, releases=tuple(releases))
+    return _with_release(claim, number, replace(release, times=times, participation=share))
+
+
+def _with_release(claim: s.PrivacyClaim, number: int, release: s.NoisyRelease) -> s.PrivacyClaim:
+    """The claim with another release of this number."""
+    releases = (*claim.releases[:number], release, *claim.releases[number + 1 :])
+    return replace(claim, releases=releases)
