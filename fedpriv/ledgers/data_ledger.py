@@ -11,7 +11,7 @@ from fedpriv.errors import FedprivError
 from fedpriv.ledgers.counted_lines import CountedFile
 from fedpriv.ledgers.entries import CHARGE, INIT, Balance, Population
 from fedpriv.util.logs import LOGGER
-from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes
+from fedpriv.util.untrusted_files import TABLE_BYTES, read_bytes, readable
 
 
 class BeyondBudgetError(FedprivError):
@@ -57,11 +57,8 @@ class DataLedger(AbstractContextManager["DataLedger"]):
         """What the whole lines of a file say now. No counter is read, so that lines that were cut
         off its end are not noticed. Raises FedprivError."""
         _require_there(path)
-        try:
+        with readable(path):
             content = read_bytes(path, TABLE_BYTES)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise FedprivError(f"{path}: cannot be read ({reason})") from error
         return Balance.read(path, content[: content.rfind(b"\n") + 1])
 
     @staticmethod

@@ -99,7 +99,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
                 raise FedprivError(
                     f"{one.folder} and {other.folder} are the same run twice (seed={one.seed})"
                 )
-        named = {key: _class_name(own[key]) for key in keys if key in own}
+        named = {key: class_name(own[key]) for key in keys if key in own}
         groups.append(Group(unsorted[0].status.label, named, tuple(members)))
     return groups
 
@@ -150,7 +150,7 @@ def _number(value: Any) -> Any:
     return int(value) if whole else value
 
 
-def _class_name(value: Any) -> Any:
+def class_name(value: Any) -> Any:
     """A class of this package by its own name, any other value unchanged."""
     ours = isinstance(value, str) and value.startswith("fedpriv.")
     return value.rpartition(".")[2] if ours else value
@@ -165,7 +165,7 @@ def _refuse_mixed_data(runs: Sequence[Run]) -> None:
         theirs = json.loads(second)
         key = next(key for key in sorted(mine | theirs) if mine.get(key) != theirs.get(key))
         values = " and ".join(
-            f"{_class_name(data.get(key))} ({run.folder})"
+            f"{class_name(data.get(key))} ({run.folder})"
             for data, run in ((mine, one), (theirs, other))
         )
         raise FedprivError(

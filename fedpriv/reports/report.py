@@ -12,7 +12,14 @@ from fedpriv.reports.finished_runs import Run
 from fedpriv.reports.groups import Group, alike_keyed, group_runs, short
 from fedpriv.reports.noted_table import NotedTable
 from fedpriv.reports.selection_cost import Selection, find_selections
-from fedpriv.reports.summary import UNTOLD, BestSetting, GroupSummary, best_settings, summarise
+from fedpriv.reports.summary import (
+    NOT_COVERED,
+    UNTOLD,
+    BestSetting,
+    GroupSummary,
+    best_settings,
+    summarise,
+)
 from fedpriv.runs.labels import RELEASED
 
 SUMMARY_COLUMNS = ("metric", "label", "mean", "sd", "n", "observer", "unit", "adjacency")
@@ -145,7 +152,7 @@ class Report(NotedTable):
             group = best.summary.group
             notes.append(
                 f"best of {best.among} settings of {group.method} at epsilon "
-                f"{best.summary.certified:.4g}: {group.name}; selection {best.cost}"
+                f"{best.summary.certified:.4g}: {group.name}; selection {NOT_COVERED}"
             )
         notes += [selection.note for selection in self.selections]
         if self.comparisons:

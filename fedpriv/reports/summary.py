@@ -18,6 +18,7 @@ from fedpriv.util.durable_files import replace_file
 
 Item = TypeVar("Item")
 NOT_COVERED = "not covered: chosen by the metric after looking at all of them"
+"""Why no epsilon is certified of the choice of a best setting."""
 UNTOLD = "no test metric (evaluation=none)"
 LOWER_IS_BETTER = ("loss", "error", "norm", "heterogeneity", "risk")
 
@@ -58,12 +59,10 @@ class BestSetting:
 
     summary: of the group with this setting.
     among: number of settings compared.
-    cost: epsilon of the selection, or why none is certified.
     """
 
     summary: GroupSummary
     among: int
-    cost: str
 
 
 def summarise(
@@ -181,7 +180,7 @@ def best_settings(summaries: Sequence[GroupSummary]) -> list[BestSetting]:
         complete = [summary for summary in alike if summary.n == most]
         best = best_by(complete[0].metric, complete, [summary.mean for summary in complete])
         if len(alike) > 1 and best is not None:
-            found.append(BestSetting(best, len(alike), NOT_COVERED))
+            found.append(BestSetting(best, len(alike)))
     return found
 
 

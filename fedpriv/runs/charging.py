@@ -29,7 +29,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.settings.experiment import Experiment
 from fedpriv.util.durable_files import replace_file
 from fedpriv.util.logs import LOGGER
-from fedpriv.util.untrusted_files import as_type, read_json
+from fedpriv.util.untrusted_files import as_type, read_json, readable
 
 LEDGER = "ledger.json"
 """In the folder of a run: where and under which name it is charged, and how its ledger stood."""
@@ -68,10 +68,8 @@ class LedgerState:
         """The state in the folder of a run; None: no ledger has paid for it. Raises FedprivError
         for a file that cannot be read."""
         path = folder / LEDGER
-        try:
+        with readable(path):
             return as_type(LedgerState, read_json(path)) if path.exists() else None
-        except (OSError, ValueError) as error:
-            raise FedprivError(f"{path}: cannot be read ({error})") from error
 
 
 @dataclass

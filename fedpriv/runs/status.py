@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fedpriv.errors import FedprivError
 from fedpriv.runs.journal import in_progress
 from fedpriv.runs.labels import UNKNOWN
 from fedpriv.runtime.identity import RunIdentity
-from fedpriv.util.untrusted_files import as_type, read_json
+from fedpriv.util.untrusted_files import as_type, read_json, readable
 
 STATUS = "status.json"
 STATES = ("running", "done", "interrupted", "failed")
@@ -95,15 +94,12 @@ class Status:
         """The status of the run in a folder. Raises FedprivError, in one line, for a file that is
         missing or malformed."""
         path = folder / STATUS
-        try:
+        with readable(path):
             values = read_json(path)
             early = values.get("state") == "failed" and "identity" not in values
             status: Status = as_type(Status, {**EARLY, **values} if early else values)
             if status.state not in STATES:
                 raise ValueError(f"state={status.state:.60}: expected {', '.join(STATES)}")
-        except (OSError, ValueError) as error:
-            told = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-            raise FedprivError(f"{path}: cannot be read ({told})") from error
         return status
 
     def state_in(self, folder: Path) -> str:

@@ -7,6 +7,7 @@ few hundred bytes of references can describe gigabytes) and no key twice, and ne
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -22,6 +23,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 
+from fedpriv.errors import FedprivError
+from fedpriv.util.printing import printable
+
 SETTINGS_BYTES = 2**20
 """Size limit of a configuration file."""
 RECORD_BYTES = 2**26
@@ -36,6 +40,8 @@ MAX_DEPTH = 20
 """Limit of nested mappings and lists in a configuration file."""
 LONGEST_TEXT = 10_000
 """Characters of a text in a JSON file."""
+LONGEST_REASON = 4000
+"""Characters of what is said of a file that cannot be read."""
 FLOAT_LIMIT = 1e300
 """Limit of the size of a number in a JSON file."""
 
@@ -76,6 +82,17 @@ def file_digest(path: Path, most: int) -> str:
     OSError."""
     with opened(path, most) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Context in which a file is read. Raises FedprivError, in one line, if it cannot be."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
+        told = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        reason = printable(told or type(error).__name__)
+        raise FedprivError(f"{path}: cannot be read ({reason:.{LONGEST_REASON}})") from error
 
 
 def require_no_link(path: Path) -> None:

@@ -10,7 +10,7 @@ from fedpriv.errors import ConfigError
 from fedpriv.reports.assessment import folder_files as files
 from fedpriv.reports.assessment.folder_files import Facts
 from fedpriv.reports.audit_file import AUDIT, SCHEMA, comparable
-from fedpriv.util.untrusted_files import read_json
+from fedpriv.util.untrusted_files import read_json, readable
 
 NUMBERS = (
     "certified",
@@ -31,7 +31,7 @@ def audit_facts(folder: Path, runs: Sequence[Facts]) -> Facts:
     path = folder / AUDIT
     if not path.is_file():
         raise ConfigError("--audit", folder, f"a folder of fedpriv audit (with {AUDIT})")
-    with files.readable(path):
+    with readable(path):
         found = read_json(path)
     jobs = found.get("jobs")
     if found.get("schema") != SCHEMA or not isinstance(jobs, list):

@@ -11,18 +11,15 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from fedpriv.errors import FedprivError
 from fedpriv.util import untrusted_files
 from fedpriv.util.plain_numbers import plain_number
 from fedpriv.util.printing import printable
-from fedpriv.util.untrusted_files import read_bytes, read_plain_values
+from fedpriv.util.untrusted_files import read_bytes, read_plain_values, readable
 
 TABLE_BYTES = 2**28
 """Size limit of a table."""
@@ -33,16 +30,6 @@ LONGEST = 4000
 
 Row = dict[str, str]
 Facts = dict[str, Any]
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Context in which a file is read. Raises FedprivError, in one line, if it cannot be."""
-    try:
-        yield
-    except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
-        told = error.strerror if isinstance(error, OSError) else text(error)
-        raise FedprivError(f"{path}: cannot be read ({told or type(error).__name__})") from error
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -98,6 +85,12 @@ def text(value: object) -> str:
     if len(shown) > LONGEST:
         shown = shown[:LONGEST] + " ..."
     return printable(shown)
+
+
+def evenly(values: Sequence[Any], most: int) -> Sequence[Any]:
+    """At most `most` of the values, evenly chosen, the last among them."""
+    step = -(-len(values) // most) or 1
+    return values[(len(values) - 1) % step :: step]
 
 
 def number(value: object) -> float | None:

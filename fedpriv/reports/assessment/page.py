@@ -17,7 +17,7 @@ from jinja2 import Environment
 
 from fedpriv.reports.assessment import plain_words as words
 from fedpriv.reports.assessment.contents import embedded
-from fedpriv.reports.assessment.folder_files import Facts
+from fedpriv.reports.assessment.folder_files import Facts, evenly
 from fedpriv.reports.assessment.model_facts import VALUES, at_chance
 from fedpriv.reports.assessment.run_facts import headline, protects
 from fedpriv.reports.templates import environment
@@ -151,12 +151,9 @@ def _range(values: Sequence[Any]) -> str:
 def _curve(run: Facts) -> list[tuple[str, ...]]:
     """Round, certified epsilon and metric of a run after at most `MOST_ROUNDS` rounds, evenly
     chosen, the last among them."""
-    points = run["curve"]
-    step = -(-len(points) // MOST_ROUNDS) or 1
-    chosen = points[(len(points) - 1) % step :: step]
     return [
         (str(one["round"]), words.number(one["certified"]), words.number(one["metric"]))
-        for one in chosen
+        for one in evenly(run["curve"], MOST_ROUNDS)
     ]
 
 

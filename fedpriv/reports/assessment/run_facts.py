@@ -16,9 +16,10 @@ from typing import Any
 from fedpriv.data.allocate import INVENTED
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment import folder_files as files
-from fedpriv.reports.assessment.folder_files import Facts, Row, count, number, text
+from fedpriv.reports.assessment.folder_files import Facts, Row, count, evenly, number, text
 from fedpriv.reports.assessment.model_facts import SCHEMA_PLACE, column_facts, utility_facts
 from fedpriv.reports.audit_file import comparable, plain
+from fedpriv.reports.groups import TARGET, class_name
 from fedpriv.runs.charging import LedgerState
 from fedpriv.runs.labels import RELEASED
 from fedpriv.runs.status import Status
@@ -193,13 +194,8 @@ def _command(folder: Path) -> str:
 
 def _components(settings: Mapping[str, Any]) -> dict[str, str]:
     """The class of each config group: its own name if it is fedpriv's, else the whole one."""
-    found = {}
-    for group in GROUPS:
-        target = text(_mapping(settings.get(group)).get("_target_"))
-        if target:
-            ours = target.startswith("fedpriv.")
-            found[group] = target.rpartition(".")[2] if ours else target
-    return found
+    named = {group: text(_mapping(settings.get(group)).get(TARGET)) for group in GROUPS}
+    return {group: class_name(target) for group, target in named.items() if target}
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -255,8 +251,7 @@ def _curve(
         if best is not None and value is not None and math.isfinite(value):
             point = {"round": best["round"], "metric": value}
             points.append(point | {key: best[key] for key in ("certified", "claimed")})
-    step = -(-len(points) // MOST_POINTS) or 1
-    return points[(len(points) - 1) % step :: step] if points else []
+    return evenly(points, MOST_POINTS)
 
 
 def _digests(status: Status, settings: Mapping[str, Any], public: bool) -> dict[str, str]:

@@ -36,7 +36,7 @@ from fedpriv.reports.assessment.signing import (
     values_verify,
 )
 from fedpriv.reports.audit_file import AUDIT
-from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes
+from fedpriv.util.untrusted_files import RECORD_BYTES, read_bytes, readable
 
 
 class AlteredError(Exception):
@@ -68,7 +68,7 @@ def verify(path: Path, key: VerificationKey | None = None) -> Verified:
     """
     if path.is_dir():
         raise FedprivError(f"{path}: is a folder; name the report in it, {path / 'report.html'}")
-    with files.readable(path):
+    with readable(path):
         content = read_bytes(path, RECORD_BYTES)
     is_json = content.lstrip()[:1] == b"{"
     try:
