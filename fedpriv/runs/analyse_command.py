@@ -140,11 +140,6 @@ class Request:
         ]
 
 
-def main(args: list[str]) -> None:
-    """Release the statistics, print them, and write the scaled schema."""
-    analyse(args)
-
-
 @dataclass(frozen=True)
 class Analysis:
     """An analysis that a command line asks for.
@@ -180,7 +175,8 @@ class Analysis:
 
 @one_line_errors()
 def analyse(args: list[str], *, quiet: bool = False) -> Path:
-    """Release the statistics of a command line. Returns the folder of the run."""
+    """Release the statistics of a command line, print them, and write the scaled schema. Returns
+    the folder of the run."""
     asked = Analysis.parse(args)
     folder = asked.folder
     yaml = OmegaConf.to_yaml(OmegaConf.create(asked.config))

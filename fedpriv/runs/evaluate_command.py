@@ -22,14 +22,10 @@ from fedpriv.runs.run_evaluation import RunEvaluation
 from fedpriv.settings.compose import one_line_errors
 
 
-def main(args: list[str]) -> None:
-    """Release the metrics and print them."""
-    evaluate(args)
-
-
 @one_line_errors()
 def evaluate(args: list[str], *, quiet: bool = False) -> Path:
-    """Evaluate the run in the folder that the first word names. Returns the evaluation's folder."""
+    """Evaluate the run in the folder that the first word names, and print its metrics. Returns the
+    evaluation's folder."""
     asked = RunEvaluation.parse(args)
     train(asked.experiment, asked.yaml, asked.folder, words=args, quiet=quiet)
     return asked.folder
