@@ -155,19 +155,15 @@ def _show_assumptions(console: Console, costs: Sequence[EpsilonForecast]) -> Non
             everywhere.add(who)
             for text in row.assumptions:
                 found.setdefault(text, {})[who] = None
-    shared = [text for text, whose in found.items() if len(whose) == len(everywhere)]
-    if shared:
-        console.print("Every certificate assumes:")
-    for text in shared:
-        _line(console, f"  - {text}")
-    by_whom: dict[str, list[str]] = {}
+    every = "Every certificate assumes"
+    sections: dict[str, list[str]] = {}
     for text, whose in found.items():
-        if text not in shared:
-            names = dict.fromkeys(who.split(" ", 1)[1] for who in whose)
-            by_whom.setdefault("; ".join(names), []).append(text)
-    for names_of, own in by_whom.items():
-        _line(console, f"{names_of}:")
-        for text in own:
+        names = "; ".join(dict.fromkeys(who.split(" ", 1)[1] for who in whose))
+        title = every if len(whose) == len(everywhere) else names
+        sections.setdefault(title, []).append(text)
+    for title in sorted(sections, key=lambda title: title != every):
+        _line(console, f"{title}:")
+        for text in sections[title]:
             _line(console, f"  - {text}")
     for text in dict.fromkeys(text for cost in costs for text in _not_covered(cost)):
         _line(console, f"not covered: {text}")

@@ -18,6 +18,7 @@ from fedpriv.rounds.query import BOUND
 from fedpriv.rounds.state import State
 from fedpriv.runs.background_writer import BackgroundWriter
 from fedpriv.runs.checkpoint import Checkpoint, Origin
+from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import CHARGED, CLIP, Labels
@@ -86,9 +87,7 @@ class RunRecords:
     @cached_property
     def target(self) -> SolvedTarget | None:
         """What `accountant.target` means for this run; None without one."""
-        exp = self.experiment
-        target = exp.epsilon_target
-        return SolvedTarget.of(target, exp.algo, self.prepared.plan) if target else None
+        return EpsilonForecast(self.experiment, self.prepared.plan).target
 
     @property
     def options(self) -> RunOptions:
