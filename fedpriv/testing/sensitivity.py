@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from dp_accounting import NonPrivateDpEvent
@@ -38,6 +37,7 @@ from fedpriv.runtime import PreparedRun, prepare
 from fedpriv.settings.experiment import Experiment
 from fedpriv.testing.charges import Charge, charge, contributions, noisy_steps
 from fedpriv.testing.neighbouring_files import File
+from fedpriv.testing.observation import TrialStreams
 from fedpriv.testing.premise import Premise, too_long
 from fedpriv.util.stopwatch import Stopwatch
 from fedpriv.util.streams import Streams
@@ -106,21 +106,16 @@ class LargestDistance:
         )
 
 
-class RepeatableSystem(Streams):
+class RepeatableSystem(TrialStreams):
     """Streams of the operating system that repeat, so that two runs draw the same numbers. Users
     train alone, as with real randomness."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed, system=True)
 
-    def secret(self, purpose: str, round: int, party: str = "") -> np.random.Generator:
-        return self.generator(purpose, round, party)
-
-    def unit_bases(self, *names: Any) -> np.ndarray:
-        return Streams(self.seed).unit_bases(*names)
-
-    def unit_coins(self, *names: Any) -> Callable[[int], np.ndarray]:
-        return Streams(self.seed).unit_coins(*names)
+    @property
+    def _hidden(self) -> Streams:
+        return Streams(self.seed)
 
 
 @dataclass
