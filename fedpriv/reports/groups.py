@@ -20,7 +20,9 @@ NO_SETTINGS = frozenset({*FREE, "seed", "preset"} - {"rounds"})
 METHOD_SECTIONS = ("algo", "mechanism")
 """Sections of the configuration that belong to a method, which its label names."""
 TARGET = "_target_"
-RECORDS = "data.records"
+DATA = "data."
+"""Keys of a run's data begin so."""
+RECORDS = f"{DATA}records"
 """Key of the digest of a run's data, beside its settings."""
 CODE = "code"
 """Key of the digest of a run's code, beside its settings."""
@@ -82,11 +84,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     Raises FedprivError for runs on several data sets, and for two runs with equal configuration
     and seed, unless real noise has told them apart.
     """
-    by_settings: dict[str, list[Run]] = {}
-    keyed = alike_keyed(runs)
-    for run in runs:
-        text = json.dumps(run_settings(run, keyed=keyed), sort_keys=True)
-        by_settings.setdefault(text, []).append(run)
+    by_settings = group_by_settings(runs)
     _refuse_mixed_data([members[0] for members in by_settings.values()])
     values = [json.loads(text) for text in by_settings]
     keys = _differing_keys(values, [members[0].status.label for members in by_settings.values()])
@@ -133,14 +131,17 @@ def short(key: str) -> str:
     return first if last == TARGET else last
 
 
-def group_by_data(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by the JSON text of their data's settings and digest."""
+def group_by_settings(runs: Sequence[Run], section: str = "") -> dict[str, list[Run]]:
+    """Runs by the JSON text of their settings and digests.
+
+    section: how the keys begin that count.
+    """
     found: dict[str, list[Run]] = {}
     keyed = alike_keyed(runs)
     for run in runs:
-        own = run_settings(run, keyed=keyed)
-        data = {key: value for key, value in own.items() if key.startswith("data.")}
-        found.setdefault(json.dumps(data, sort_keys=True), []).append(run)
+        every = run_settings(run, keyed=keyed)
+        own = {key: value for key, value in every.items() if key.startswith(section)}
+        found.setdefault(json.dumps(own, sort_keys=True), []).append(run)
     return found
 
 
@@ -158,7 +159,7 @@ def class_name(value: Any) -> Any:
 
 def _refuse_mixed_data(runs: Sequence[Run]) -> None:
     """Raises FedprivError for runs on several data sets."""
-    by_data = group_by_data(runs)
+    by_data = group_by_settings(runs, DATA)
     if len(by_data) > 1:
         (first, [one, *_]), (second, [other, *_]), *_ = by_data.items()
         mine = json.loads(first)

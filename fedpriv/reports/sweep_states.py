@@ -12,7 +12,7 @@ from rich.table import Table
 from fedpriv.errors import FedprivError
 from fedpriv.reports.assessment.folder_files import read_overrides
 from fedpriv.reports.finished_runs import read_run, run_folders
-from fedpriv.reports.groups import group_by_data
+from fedpriv.reports.groups import DATA, group_by_settings
 from fedpriv.reports.report import Report
 from fedpriv.reports.selection_cost import release_choices
 from fedpriv.runs.status import Status
@@ -67,7 +67,7 @@ def print_sweep(folder: Path, console: Console) -> list[RunState]:
     console.print(totals, soft_wrap=True)
     read = [read_run(state.folder) for state in found if state.state == "done"]
     done = [run for run in read if run is not None]
-    for members in group_by_data(done).values():
+    for members in group_by_settings(done, DATA).values():
         try:
             report = Report.of(members)
         except FedprivError as error:  # a missing table must not end a sweep

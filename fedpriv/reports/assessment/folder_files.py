@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def text(value: object) -> str:
     return printable(shown)
 
 
-def evenly(values: Sequence[Any], most: int) -> Sequence[Any]:
+def evenly(values: list[Any], most: int) -> list[Any]:
     """At most `most` of the values, evenly chosen, the last among them."""
     step = -(-len(values) // most) or 1
     return values[(len(values) - 1) % step :: step]
