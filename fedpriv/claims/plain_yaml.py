@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import PlainValues, read_plain_values, require_no_link
+from fedpriv.util.untrusted_files import PlainValues, read_plain_values, reason_of, require_no_link
 
 
 class _Loader(PlainValues):
@@ -38,6 +38,4 @@ def load(path: Path) -> Any:
         require_no_link(path)
         return read_plain_values(path, _Loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        told = error.strerror if isinstance(error, OSError) else str(error)
-        reason = " ".join(str(told).split())
-        raise DataError(f"{path}: cannot be read: {reason[:200]}") from error
+        raise DataError(f"{path}: cannot be read: {reason_of(error):.200}") from error

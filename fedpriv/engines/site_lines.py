@@ -24,7 +24,7 @@ from fedpriv.crypto.certificates import outdated
 from fedpriv.crypto.key_files import require_private
 from fedpriv.errors import FedprivError
 from fedpriv.parties.messages import LIMIT
-from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, reason_of
 
 # Read when the first connection is made. The suites of an RSA key leave, beside our keys, none but
 # those of TLS 1.3; a refused handshake need not stand on every terminal.
@@ -187,8 +187,7 @@ def _content(path: Path) -> bytes:
     try:
         return read_bytes(path, SETTINGS_BYTES)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FedprivError(f"{path}: {reason}") from error
+        raise FedprivError(f"{path}: {reason_of(error)}") from error
 
 
 class Switchboard:

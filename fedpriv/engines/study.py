@@ -25,7 +25,7 @@ import yaml
 
 from fedpriv.errors import FedprivError
 from fedpriv.util.pasted import hydra_text
-from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values, reason_of
 
 VERSION = "fedpriv study 1"
 GROUPS = "algo|aggregation|mechanism|accountant|optimizer|model|data|allocator"
@@ -68,9 +68,8 @@ class Study:
             schema = path.parent / next(w for w in words if w.startswith(SCHEMA))[len(SCHEMA) :]
             contents = [read_bytes(one, SETTINGS_BYTES) for one in (path, schema)]
         except (OSError, ValueError, yaml.YAMLError) as error:
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             named = getattr(error, "filename", None) or path
-            raise FedprivError(f"{named}: not a readable study: {reason}") from error
+            raise FedprivError(f"{named}: not a readable study: {reason_of(error)}") from error
         digests = b"".join(hashlib.sha256(each).digest() for each in contents)
         root = f"data.root={hydra_text(str(path.resolve().parent))}"
         return Study(path, (*words, root), users, records, hashlib.sha256(digests).digest())

@@ -39,6 +39,7 @@ from fedpriv.util.untrusted_files import (
     as_type,
     read_bytes,
     read_plain_values,
+    reason_of,
 )
 
 PATHS = ("study", "table", "keys", "roster", "certificates", "folder")
@@ -86,8 +87,7 @@ class Site:
             site: Site = as_type(Site, values)
             Budget(site.budget, site.delta)
         except (OSError, ValueError, yaml.YAMLError, ConfigError) as error:
-            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise FedprivError(f"{path}: not a readable site: {reason}") from error
+            raise FedprivError(f"{path}: not a readable site: {reason_of(error)}") from error
         root = path.resolve().parent
         paths: Any = {key: str(root / getattr(site, key)) for key in PATHS}
         return replace(site, **paths)

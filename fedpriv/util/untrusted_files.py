@@ -84,15 +84,20 @@ def file_digest(path: Path, most: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def reason_of(error: BaseException) -> str:
+    """Why a file cannot be read, in one line, from the error of who has tried."""
+    told = getattr(error, "strerror", None) or " ".join(str(error).split())
+    return str(told or type(error).__name__)
+
+
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Context in which a file is read. Raises FedprivError, in one line, if it cannot be."""
     try:
         yield
     except (OSError, ValueError, RecursionError, csv.Error, yaml.YAMLError) as error:
-        told = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-        reason = printable(told or type(error).__name__)
-        raise FedprivError(f"{path}: cannot be read ({reason:.{LONGEST_REASON}})") from error
+        shown = printable(reason_of(error))[:LONGEST_REASON]
+        raise FedprivError(f"{path}: cannot be read ({shown})") from error
 
 
 def require_no_link(path: Path) -> None:

@@ -32,7 +32,7 @@ from fedpriv.data.table.settings import MISSING_MARKS, ReadingRules
 from fedpriv.data.table.written import COMMA, LARGEST, POINT, days_of, example_of, number_of
 from fedpriv.errors import DataError, FedprivError
 from fedpriv.util.pasted import pasted
-from fedpriv.util.untrusted_files import opened
+from fedpriv.util.untrusted_files import opened, reason_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,8 +217,7 @@ def read_cells(
     except UnicodeError as error:
         raise DataError(f"{name}: not {form.encoding}: {_encoding(error)}") from error
     except (OSError, ValueError, LookupError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise DataError(f"{name}: {reason}") from error
+        raise DataError(f"{name}: {reason_of(error)}") from error
     except (EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, lzma.LZMAError) as error:
         raise DataError(f"{name}: cannot be unpacked: {error}") from error
     import pandas as pd

@@ -18,7 +18,7 @@ import yaml
 
 from fedpriv.data.table.written import DECIMALS, ISO, LARGEST, POINT, days_of
 from fedpriv.errors import DataError
-from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values
+from fedpriv.util.untrusted_files import SETTINGS_BYTES, read_bytes, read_plain_values, reason_of
 
 VERSION = "fedpriv table 1"
 REGRESSION, CLASSIFICATION, SURVIVAL = PROBLEMS = ("regression", "classification", "survival")
@@ -254,8 +254,7 @@ def read_schema(path: Path, digest: str | None = None) -> Schema:
                 )
         return parse_schema(read_plain_values(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise DataError(f"{path}: not a readable schema: {reason}") from error
+        raise DataError(f"{path}: not a readable schema: {reason_of(error)}") from error
 
 
 def parse_schema(tree: Any) -> Schema:
