@@ -22,6 +22,7 @@ from fedpriv.runs.epsilon_forecast import EpsilonForecast
 from fedpriv.runs.folder import RunFolder
 from fedpriv.runs.journal import Journal, repeated
 from fedpriv.runs.labels import CHARGED, CLIP, Labels
+from fedpriv.runs.losses import Losses
 from fedpriv.runs.release import beyond_processors, bundle_of
 from fedpriv.runs.status import Status
 from fedpriv.runs.tables import ASSUMPTIONS, EPSILON, METRICS, STATISTICS, TIMINGS, TRAFFIC, UTILITY
@@ -65,6 +66,7 @@ class RunRecords:
     before: the status that an earlier process has left; None without one.
     labels: of everything that it writes.
     released: the parameters of the released model by name, once the run has ended.
+    losses: of this process and of earlier ones.
     """
 
     experiment: Experiment
@@ -79,10 +81,7 @@ class RunRecords:
     released: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take over the silos that were left out and the parties that were lost, by round."""
-        self._gone: set[str] = set(self.before.left_out if self.before else ())
-        lost = self.before.lost_parties if self.before else {}
-        self._lost: dict[str, dict[str, str]] = {key: dict(names) for key, names in lost.items()}
+        self.losses = Losses(self.prepared, self.folder, self.before)
 
     @cached_property
     def target(self) -> SolvedTarget | None:
@@ -127,13 +126,8 @@ class RunRecords:
         """The silos that the rounds of earlier processes are charged with. No checkpoint says when
         some were left out, and a silo knows a larger share of the noise of fewer: these are as few
         as there may have been."""
-        known = self._left_out if self.saved else frozenset()
+        known = self.losses.left_out if self.saved else frozenset()
         return self.prepared.settings.fewest(known)
-
-    @property
-    def _left_out(self) -> frozenset[str]:
-        """Silos without which this process or an earlier one has sized noise shares."""
-        return self.prepared.uncounted.union(self._gone)
 
     def open(self, tracker: str) -> list[int]:
         """Open the tables, or cut them back to the checkpoint.
@@ -210,37 +204,12 @@ class RunRecords:
         ]
         self.folder.append(EPSILON, _columns(numbered))
 
-    def note_losses(self) -> None:
-        """Write down the parties that were lost since the last call, in the log and in status.json,
-        where those of earlier processes stay."""
-        losses = self.prepared.standing.losses
-        if self.prepared.uncounted:  # before the next round is charged without them
-            self._gone |= self.prepared.uncounted
-            self.folder.status(left_out=sorted(self._gone))
-        if not losses:
-            return
-        for round, lost in losses.items():
-            for name, why in lost.items():
-                LOGGER.warning("round %d: lost %s: %s", round, name, why)
-            self._lost.setdefault(str(round), {}).update(lost)
-        losses.clear()
-        self.folder.status(lost_parties=self._lost)
-
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
-        self.note_losses()
+        self.losses.note()
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
-        self.folder.append(
-            TIMINGS,
-            [
-                {
-                    "round": number,
-                    **seconds,
-                    "aborted": result.aborted,
-                    "empty": result.empty,
-                }
-            ],
-        )
+        ended = {"aborted": result.aborted, "empty": result.empty}
+        self.folder.append(TIMINGS, [{"round": number, **seconds, **ended}])
         self.folder.append(TRAFFIC, result.traffic)
         if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
             self.save(number, result.state)
@@ -274,7 +243,7 @@ class RunRecords:
             self.epsilons(rows)
             self._write_checkpoint(self._checkpoint(number, state))
         self._account_for_rounds_without_result()
-        if self.repeated and not self.charged_twice and self._lost:
+        if self.repeated and not self.charged_twice and self.losses.parties:
             LOGGER.warning(OTHER_REPEATS)
             self.folder.status(repeats_differ=OTHER_REPEATS)
         if self.prepared.algo.releases_model:

@@ -175,7 +175,7 @@ class TrainingLoop:
                 raise StoppedError(f"{many}: {self.aborts[-1]}")
             self.prepared.gather(self.number + 1, lines, self.state)
         except StoppedError as stop:
-            self.records.note_losses()
+            self.records.losses.note()
             self.records.save(self.number, self.state)
             path = self.records.folder.whole
             raise StoppedError(f"{stop}; mend it, then continue with resume={path}") from stop
@@ -243,6 +243,6 @@ class TrainingLoop:
         try:
             return self.prepared.run_round(queries, self.state, watch)
         except BaseException:
-            self.records.note_losses()
+            self.records.losses.note()
             self.records.epsilons(self.ledger.rows(number))
             raise
