@@ -162,4 +162,4 @@ def _job(config: DictConfig) -> float:
         raise
     if not config.quiet:
         say(run_line(name, folder, words, None), file=sys.stderr, flush=True)
-    return float(RunFolder(folder).rows(METRICS)[-1].get(Status.read(folder).metric, "nan"))
+    return float(RunFolder(folder).tables.rows(METRICS)[-1].get(Status.read(folder).metric, "nan"))

@@ -50,7 +50,7 @@ def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits
         "data": {"_target_": f"fedpriv.data.{data}", "root": None},
     }
     folder.begin(yaml.safe_dump(config)).close()
-    folder.append(
+    folder.tables.append(
         "metrics.csv", [{"round": r, "loss": 1 - v, "accuracy": v} for r, v in enumerate(values)]
     )
     names = {"observer": "released model", "adjacency": "add/remove"}
@@ -73,5 +73,5 @@ def fake_run(path, label, values, epsilon, *, state="done", seed=0, data="Digits
                     "claimed": claimed,
                 }
             )
-    folder.append("epsilon.csv", rows)
+    folder.tables.append("epsilon.csv", rows)
     folder.status(**finished_status(label, state=state))

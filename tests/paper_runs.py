@@ -20,8 +20,8 @@ def paper_run(path, label, values, *, loss=None, epsilons=(40.0, 10.0), config=N
         measured = {"error": 1 - value, "train_loss": train, "gradient_norm": 2 - value}
         measured |= {"mapping_norm": 2 * train, "heterogeneity": 3 * train}
         rows.append({"round": number, "accuracy": value, **measured})
-    folder.append("metrics.csv", rows)
+    folder.tables.append("metrics.csv", rows)
     about = {"round": len(values) - 1, "observer": "server", "adjacency": "replace"}
     about |= {"unit": "record", "method": "pld"}
-    folder.append("epsilon.csv", [about | dict(zip(("certified", "claimed"), epsilons))])
+    folder.tables.append("epsilon.csv", [about | dict(zip(("certified", "claimed"), epsilons))])
     folder.status(**finished_status(label, delta=1e-4))

@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +60,7 @@ class RunFolder:
     """Reads and writes the files of one run.
 
     path: the folder.
+    tables: of the run (`fedpriv.runs.tables`).
     whole: folder of the run that a person resumes to continue this one; None: its own.
     """
 
@@ -110,14 +111,6 @@ class RunFolder:
         return FedprivError(
             f"hydra.run.dir={self.path}: already holds a run; resume={self.path} continues it"
         )
-
-    def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows to a table (see `Tables.append`)."""
-        self.tables.append(table, rows)
-
-    def rows(self, table: str) -> list[dict[str, str]]:
-        """A table's rows as text (see `Tables.rows`)."""
-        return self.tables.rows(table)
 
     def status(self, **facts: Any) -> None:
         """Merge `facts` into status.json; a file that was deleted since the last call is written

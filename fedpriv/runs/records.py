@@ -145,7 +145,7 @@ class RunRecords:
             self._write_checkpoint(replace(self.saved, identity=identity))
         if self.saved is None:
             self.evaluate(0, self.prepared.state)
-            self.folder.append(TRAFFIC, self.prepared.facts.setup)
+            self.folder.tables.append(TRAFFIC, self.prepared.facts.setup)
             # A run with begun rounds and no checkpoint could not be resumed.
             self._write_checkpoint(self._checkpoint(0, self.prepared.state))
         return damaged
@@ -183,13 +183,13 @@ class RunRecords:
         }
         if BOUND in state.slots:
             row[CLIP] = float(state.slots[BOUND][0])
-        self.folder.append(METRICS, [row])
+        self.folder.tables.append(METRICS, [row])
         return row
 
     @cached_property
     def _numbers(self) -> dict[str, str]:
         """Each assumption with its number in assumptions.csv."""
-        return {row["assumption"]: row["number"] for row in self.folder.rows(ASSUMPTIONS)}
+        return {row["assumption"]: row["number"] for row in self.folder.tables.rows(ASSUMPTIONS)}
 
     def epsilons(self, rows: list[EpsilonRow]) -> None:
         """Append to epsilon.csv, and assumptions that no earlier row has to assumptions.csv."""
@@ -197,20 +197,20 @@ class RunRecords:
             if text not in self._numbers:
                 self._numbers[text] = number = str(len(self._numbers) + 1)
                 new = {"round": rows[0].round, "number": number, "assumption": text}
-                self.folder.append(ASSUMPTIONS, [new])
+                self.folder.tables.append(ASSUMPTIONS, [new])
         numbered = [
             replace(row, assumptions=tuple(self._numbers[text] for text in row.assumptions))
             for row in rows
         ]
-        self.folder.append(EPSILON, _columns(numbered))
+        self.folder.tables.append(EPSILON, _columns(numbered))
 
     def end_round(self, number: int, result: RoundResult, watch: Stopwatch) -> None:
         """Record a round's times, traffic and losses, and save a checkpoint if one is due."""
         self.losses.note()
         seconds = {phase: watch.seconds.get(phase, 0.0) for phase in PHASES}
         ended = {"aborted": result.aborted, "empty": result.empty}
-        self.folder.append(TIMINGS, [{"round": number, **seconds, **ended}])
-        self.folder.append(TRAFFIC, result.traffic)
+        self.folder.tables.append(TIMINGS, [{"round": number, **seconds, **ended}])
+        self.folder.tables.append(TRAFFIC, result.traffic)
         if number % self.options.checkpoint_every == 0 or number == self.options.rounds:
             self.save(number, result.state)
 
@@ -253,7 +253,9 @@ class RunRecords:
             self._write_utility(state)
         else:
             self.folder.tables.remove(STATISTICS)
-            self.folder.append(STATISTICS, self.prepared.algo.table(state, self.prepared.plan))
+            self.folder.tables.append(
+                STATISTICS, self.prepared.algo.table(state, self.prepared.plan)
+            )
 
     def _write_utility(self, state: State) -> None:
         """Write utility.csv, unless silos have models of their own and a record has no silo."""
@@ -265,7 +267,7 @@ class RunRecords:
         if own and len(prepared.evaluation.test):
             references = self.options.references
             rows = utility_rows(params, prepared.evaluation, references=references)
-            self.folder.append(UTILITY, rows)
+            self.folder.tables.append(UTILITY, rows)
 
     def write_bundle(
         self, rows: list[EpsilonRow], valid: bool, scores: dict[str, str] | None = None
@@ -283,7 +285,7 @@ class RunRecords:
             self.prepared,
             self.released,
             rows=[{name: str(value) for name, value in row.items()} for row in _columns(rows)],
-            metrics=self.folder.rows(METRICS)[-1],
+            metrics=self.folder.tables.rows(METRICS)[-1],
             valid=valid,
             not_covered=self._not_covered,
             labels=self.labels,
@@ -296,7 +298,7 @@ class RunRecords:
     def _account_for_rounds_without_result(self) -> None:
         """List in status.json the rounds without a sum, and those whose sum taught nothing. Raises
         AggregationAbortedError when no round had a sum."""
-        rounds = self.folder.rows(TIMINGS)
+        rounds = self.folder.tables.rows(TIMINGS)
         aborted = {row["round"]: row["aborted"] for row in rounds if row["aborted"]}
         empty = {row["round"]: row["empty"] for row in rounds if row.get("empty")}
         self.folder.status(aborted_rounds=aborted, empty_rounds=empty)

@@ -106,7 +106,7 @@ def run_line(number: str, folder: Path, words: Sequence[str], failure: str | Non
     """
     result = f"failed: {failure}"
     if failure is None:
-        status, rows = Status.read(folder), RunFolder(folder).rows(METRICS)
+        status, rows = Status.read(folder), RunFolder(folder).tables.rows(METRICS)
         value = rows[-1].get(status.metric) if rows else None
         found = [f"{status.metric} {float(value):.4f}"] if value else []
         found += [] if status.epsilon is None else [f"epsilon {status.epsilon:.4g}"]

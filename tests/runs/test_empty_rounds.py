@@ -34,7 +34,7 @@ def test_a_round_without_sampled_users_is_marked(rate, reason, tmp_path):
 
 
 def contributions(folder):
-    return [int(row["contributions"]) for row in RunFolder(folder).rows("metrics.csv")[1:]]
+    return [int(row["contributions"]) for row in RunFolder(folder).tables.rows("metrics.csv")[1:]]
 
 
 @pytest.mark.parametrize("aggregation", ["plain", "shuffle"])

@@ -41,7 +41,7 @@ def test_rounds_that_are_begun_again_are_charged_again(tmp_path, capsys):
     with dies_in(0, sums=sums):
         run_or_resume(folder, *words, "rounds=20", resume=True)
     assert len(sums) == 32
-    rows = RunFolder(folder).rows("epsilon.csv")
+    rows = RunFolder(folder).tables.rows("epsilon.csv")
     exp = experiment(*words)
     assert certified(rows) == expected(cost(exp, 32)) != expected(cost(exp, 20))
     first = [row for row in rows if row["round"] == "1"]
@@ -63,7 +63,7 @@ def test_every_interruption_is_charged(tmp_path):
     for rounds in (4, 4, 5):
         with dies_in(0, sums=sums):
             run_or_resume(folder, *WORDS, f"rounds={rounds}", resume=True)
-        assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(
+        assert certified(RunFolder(folder).tables.rows("epsilon.csv")) == expected(
             cost(experiment(*WORDS), len(sums))
         )
         assert read_status(folder)["repeated_rounds"] == {"2": 2, "3": 1}
@@ -87,7 +87,7 @@ def test_repeated_rounds_are_on_the_budget(lost, room, recorded, tmp_path):
     paid = cost(experiment(*WORDS), room)
     [budget] = {row.certified for row in paid if row.observer == "released model"}
     words = (*WORDS, "checkpoint_every=100", "rounds=20", f"accountant.budget={budget}")
-    folder, table = tmp_path / "run", RunFolder(tmp_path / "run")
+    folder, table = tmp_path / "run", RunFolder(tmp_path / "run").tables
     died(folder, *words, after=lost)
     for _ in range(2):
         run_or_resume(folder, *words, resume=True)
@@ -105,7 +105,7 @@ def test_a_round_that_fails_is_in_the_table(tmp_path):
 
     with watched(fails, lambda number: None), pytest.raises(DivergedError):
         run_or_resume(tmp_path / "run", *WORDS, "rounds=3", "evaluate_every=3")
-    rows = RunFolder(tmp_path / "run").rows("epsilon.csv")
+    rows = RunFolder(tmp_path / "run").tables.rows("epsilon.csv")
     assert certified(rows) == expected(cost(experiment(*WORDS), 2))
     assert read_status(tmp_path / "run")["dp_valid"] is None
 
@@ -233,6 +233,6 @@ def test_killed_at_random_moments_nothing_that_was_seen_goes_uncharged(tmp_path,
     assert killed - begins <= kills
     assert killed - sums <= kills
     run_or_resume(folder, *words[:-1], f"rounds={saved.round + 1}", resume=True)
-    assert certified(RunFolder(folder).rows("epsilon.csv")) == expected(
+    assert certified(RunFolder(folder).tables.rows("epsilon.csv")) == expected(
         cost(experiment(*WORDS), killed + 1)
     )

@@ -165,7 +165,7 @@ def test_a_resumed_run_knows_that_rounds_had_fewer_silos(tmp_path):
     def trained(folder, rounds, faults=(), resume=False):
         exp = small(*SMALL, *words, f"rounds={rounds}", "quiet=true")
         train(replace(exp, engine=Faulty(InProcess(), faults)), "", folder, resume)
-        rows = RunFolder(folder).rows("epsilon.csv")
+        rows = RunFolder(folder).tables.rows("epsilon.csv")
         of_silo = {row["round"]: row["certified"] for row in rows if row["observer"] == "silo"}
         return float(of_silo["4"])
 

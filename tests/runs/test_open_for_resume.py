@@ -27,7 +27,7 @@ def made(path, attempts, *, completed, timed=None, origin=ORIGIN):
             journal.append(number)
         for number in range(1, (timed if timed is not None else completed or 0) + 1):
             for table in TABLES:
-                folder.append(table, [{"round": number, "value": 0.5}])
+                folder.tables.append(table, [{"round": number, "value": 0.5}])
         if completed is not None:
             marks = folder.tables.marks()
             arrays = {"params": np.zeros(2)}
@@ -72,8 +72,8 @@ def test_a_file_that_lost_what_others_recorded_is_noticed(attempts, name, conten
 
 def test_a_timed_round_after_the_checkpoint_counts_where_each_line_was_on_disk(tmp_path):
     folder = made(tmp_path / "run", [1, 2], completed=1)
-    folder.append("timings.csv", [{"round": 2, "value": 0.5}])
-    folder.append("timings.csv", [{"round": 3, "value": 0.5}])
+    folder.tables.append("timings.csv", [{"round": 2, "value": 0.5}])
+    folder.tables.append("timings.csv", [{"round": 3, "value": 0.5}])
     assert opened(folder, synced=False)[0].round == 1
     with pytest.raises(FedprivError, match="was cut"):
         opened(folder, synced=True)
@@ -137,12 +137,12 @@ def test_only_some_keys_may_change(tmp_path):
 
 def test_a_marked_table_must_hold_what_was_recorded(tmp_path):
     folder = made(tmp_path / "run", [1, 2], completed=2)
-    folder.append("metrics.csv", [{"round": 3, "value": 0.25}])
+    folder.tables.append("metrics.csv", [{"round": 3, "value": 0.25}])
     again = RunFolder(folder.path)
     saved = again.load_checkpoint()
     assert again.rewind(saved)
     assert again.evaluated == [1, 2]
-    again.append("metrics.csv", [{"round": 3, "value": 0.75}])
+    again.tables.append("metrics.csv", [{"round": 3, "value": 0.75}])
     assert again.tables.marks() == RunFolder(folder.path).tables.marks()
     (folder.path / "metrics.csv").write_text("round,value\n1,0.5\n2,0.6\n")
     with pytest.raises(FedprivError, match=r"metrics\.csv is damaged"):
@@ -158,20 +158,22 @@ def folder(tmp_path):
 
 def test_floats_survive_exactly(folder):
     value = 0.1 + 0.2
-    folder.append("metrics.csv", [{"round": 0, "loss": value, "norm": None}])
-    folder.append("metrics.csv", [{"round": 1, "loss": np.float64(1e-300), "norm": float("inf")}])
+    folder.tables.append("metrics.csv", [{"round": 0, "loss": value, "norm": None}])
+    folder.tables.append(
+        "metrics.csv", [{"round": 1, "loss": np.float64(1e-300), "norm": float("inf")}]
+    )
     lines = (folder.path / "metrics.csv").read_text().splitlines()
     assert lines == ["round,loss,norm", f"0,{value!r},", "1,1e-300,inf"]
 
 
 def test_columns_cannot_change(folder):
-    folder.append("metrics.csv", [{"round": 0, "loss": 1.0}])
+    folder.tables.append("metrics.csv", [{"round": 0, "loss": 1.0}])
     with pytest.raises(ValueError, match="differ"):
-        folder.append("metrics.csv", [{"round": 1, "accuracy": 1.0}])
+        folder.tables.append("metrics.csv", [{"round": 1, "accuracy": 1.0}])
 
 
 def test_rewind_cuts_later_and_half_written_lines(folder):
-    folder.append("epsilon.csv", [{"round": r, "certified": float(r)} for r in (1, 1, 2, 3)])
+    folder.tables.append("epsilon.csv", [{"round": r, "certified": float(r)} for r in (1, 1, 2, 3)])
     with open(folder.path / "epsilon.csv", "a") as file:
         file.write("3,0.12")  # killed while writing
     folder.tables.cut("epsilon.csv", 2)
@@ -183,7 +185,7 @@ def test_rewind_cuts_later_and_half_written_lines(folder):
 def test_a_damaged_table_of_epsilons_keeps_no_other_from_being_cut(folder):
     for number in (1, 2):
         for table in ("metrics.csv", "epsilon.csv", "traffic.csv", "timings.csv"):
-            folder.append(table, [{"round": number, "value": 0.5}])
+            folder.tables.append(table, [{"round": number, "value": 0.5}])
         if number == 1:
             marks = folder.tables.marks()
     (folder.path / "epsilon.csv").write_text("")

@@ -227,7 +227,7 @@ def test_a_folder_with_no_more_than_a_journal_is_free(content, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "rounds_begun.csv").write_bytes(content)
     success(*TINY, "rounds=1", "hydra.run.dir=run", cwd=tmp_path)
-    assert RunFolder(tmp_path / "run").rows("rounds_begun.csv")[0]["round"] == "1"
+    assert RunFolder(tmp_path / "run").tables.rows("rounds_begun.csv")[0]["round"] == "1"
 
 
 def test_a_failure_that_cannot_be_recorded_is_still_told(tmp_path, monkeypatch):
@@ -274,7 +274,7 @@ def test_two_begin_in_one_folder_and_one_of_them_runs(tmp_path):
     assert "another process is running" in errors[lost] or "already holds a run" in errors[lost]
     assert f"clip: {2 - lost}\n" in (tmp_path / "run" / "config.yaml").read_text()
     assert f"algo.clip={2 - lost}\n" in (tmp_path / "run/.hydra/overrides.yaml").read_text()
-    assert [row["round"] for row in RunFolder(tmp_path / "run").rows("metrics.csv")] == [
+    assert [row["round"] for row in RunFolder(tmp_path / "run").tables.rows("metrics.csv")] == [
         "0",
         "1",
         "2",
@@ -340,7 +340,7 @@ def test_epsilon_of_a_folder_charges_what_was_begun_again(tmp_path):
     assert run("resume=run", cwd=tmp_path).returncode == 0
     charged = {
         row["certified"]
-        for row in RunFolder(tmp_path / "run").rows("epsilon.csv")
+        for row in RunFolder(tmp_path / "run").tables.rows("epsilon.csv")
         if row["round"] == "4"
     }
     after = run("epsilon", "resume=run", cwd=tmp_path).stdout
@@ -353,13 +353,13 @@ def test_a_damaged_table_of_a_system_run_charges_everything(tmp_path):
         run_or_resume(tmp_path / "run", *WORDS, "rounds=4")
     before = {
         row["round"]: float(row["certified"])
-        for row in RunFolder(tmp_path / "run").rows("epsilon.csv")
+        for row in RunFolder(tmp_path / "run").tables.rows("epsilon.csv")
     }
     (tmp_path / "run" / "epsilon.csv").write_text("")
     run_or_resume(tmp_path / "run", *WORDS, "rounds=4", resume=True)
     after = {
         row["round"]: float(row["certified"])
-        for row in RunFolder(tmp_path / "run").rows("epsilon.csv")
+        for row in RunFolder(tmp_path / "run").tables.rows("epsilon.csv")
     }
     assert set(before) <= set(after)
     assert all(after[number] >= value for number, value in before.items())

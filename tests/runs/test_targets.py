@@ -158,7 +158,9 @@ def test_queries_that_differ_cost_what_a_run_records(tmp_path):
     """Two of three silos a round: after five rounds they have taken part three or four times."""
     exp = shipped("algo=cdp_fedavg", "algo.cohort=2", "rounds=5", "algo.local_steps=2")
     train(exp, "", tmp_path / "run")
-    last = [row for row in RunFolder(tmp_path / "run").rows("epsilon.csv") if row["round"] == "5"]
+    last = [
+        row for row in RunFolder(tmp_path / "run").tables.rows("epsilon.csv") if row["round"] == "5"
+    ]
     planned = EpsilonForecast.of(exp)
     rows = planned.rows_at([2, 5])
     assert [row.round for row in rows] == [2] * 6 + [5] * 6

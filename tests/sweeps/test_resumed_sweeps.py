@@ -107,7 +107,9 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
     assert done.returncode == 2
     assert "other settings (algo, mechanism)" in done.stderr
     assert run(*words, "rounds=3", cwd=tmp_path).returncode == 0  # more of the same
-    assert [row["round"] for row in RunFolder(tmp_path / "sweep" / "0").rows("timings.csv")] == [
+    assert [
+        row["round"] for row in RunFolder(tmp_path / "sweep" / "0").tables.rows("timings.csv")
+    ] == [
         "1",
         "2",
         "3",

@@ -74,7 +74,9 @@ def test_a_sweep_that_died_goes_on(tmp_path):
     assert not (tmp_path / "broken" / "0" / "model.safetensors").exists()
     assert run(*again, cwd=tmp_path).returncode == 0
     assert files(tmp_path / "whole", 4, FILES[:-1]) == files(tmp_path / "broken", 4, FILES[:-1])
-    rounds = [row["round"] for row in RunFolder(tmp_path / "broken" / "3").rows("rounds_begun.csv")]
+    rounds = [
+        row["round"] for row in RunFolder(tmp_path / "broken" / "3").tables.rows("rounds_begun.csv")
+    ]
     assert rounds == ["1", "2", "2", "3"]
     assert run(*again, cwd=tmp_path).returncode == 0  # nothing is left to do
     assert files(tmp_path / "whole", 4, FILES[:-1]) == files(tmp_path / "broken", 4, FILES[:-1])
