@@ -280,8 +280,8 @@ def epsilon_table(rows: Iterable[EpsilonRow], delta: float) -> Table:
             header, justify="right" if header in ("rounds", "certified", "claimed") else "left"
         )
     for row in rows:
-        certified = _epsilon(row.certified) + _mark(row)
-        numbers = (certified, "" if row.claimed is None else _epsilon(row.claimed))
+        certified = epsilon_text(row.certified) + _mark(row)
+        numbers = (certified, "" if row.claimed is None else epsilon_text(row.claimed))
         table.add_row(
             f"{row.round}", row.observer, row.protects, row.adjacency, row.method, *numbers
         )
@@ -293,5 +293,6 @@ def _mark(row: EpsilonRow) -> str:
     return "" if math.isinf(row.certified) or row.status == ENFORCED else "*"
 
 
-def _epsilon(value: float) -> str:
+def epsilon_text(value: float) -> str:
+    """An epsilon for a table: four digits after the point."""
     return "∞" if math.isinf(value) else f"{value:.4f}"

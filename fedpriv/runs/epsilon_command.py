@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from fedpriv.accountants.ledger import EpsilonRow, epsilon_table, headline
+from fedpriv.accountants.ledger import EpsilonRow, epsilon_table, epsilon_text, headline
 from fedpriv.aggregation.epsilon_target import beyond_target
 from fedpriv.errors import require
 from fedpriv.runs.epsilon_forecast import EpsilonForecast, bounded, calibrations
@@ -113,7 +112,7 @@ def _compare(console: Console, costs: Sequence[EpsilonForecast]) -> None:
     deltas = {cost.exp.accountant.delta for cost in costs}
     at = f"at delta = {', '.join(f'{delta:g}' for delta in sorted(deltas))}"
     table = Table(title=f"certified epsilon {at}, after all rounds")
-    columns, rows = _wide_table(costs, _text)
+    columns, rows = _wide_table(costs, epsilon_text)
     shown = [place for place, name in enumerate(columns) if name not in ("adjacency", "delta")]
     for place in shown:
         epsilon = place > columns.index("delta")
@@ -176,10 +175,6 @@ def _not_covered(cost: EpsilonForecast) -> tuple[str, ...]:
 
 def _line(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True)
-
-
-def _text(epsilon: float) -> str:
-    return "∞" if math.isinf(epsilon) else f"{epsilon:.4f}"
 
 
 def _record(cost: EpsilonForecast) -> dict[str, Any]:
