@@ -18,7 +18,7 @@ from fedpriv.data.stability import Stage
 from fedpriv.data.table.encode import refuse_or_note
 from fedpriv.data.table.owners import in_one_silo, owners_of, same_form, uncovered_persons
 from fedpriv.data.table.read import Cells, read_cells
-from fedpriv.data.table.schema import Category, Number, range_text
+from fedpriv.data.table.schema import Category, Number, range_text, some_of
 from fedpriv.data.table.settings import (
     ACCEPT,
     DROP,
@@ -189,8 +189,7 @@ class Columns(ReadingRules, DataSet):
             alike = same_form if len(forms) == len(feature.values) else str
             places = cells.places(feature.name, feature.values, alike)
             unknown, found = places == -2, np.where(places < 0, np.nan, places)
-            more = ", ..." if len(feature.values) > 5 else ""
-            what = f"not in the public list ({', '.join(feature.values[:5])}{more})"
+            what = f"not in the public list ({some_of(feature.values)})"
         else:
             assert feature.range is not None
             low, high = feature.range

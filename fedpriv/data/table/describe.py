@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpriv.data.base import EXACT_TESTS, Records
 from fedpriv.data.table.owners import uncovered_persons
-from fedpriv.data.table.schema import Category, Number, Schema, range_text
+from fedpriv.data.table.schema import Category, Number, Schema, range_text, some_of
 from fedpriv.data.table.settings import DROP, SILO, TableSettings
 from fedpriv.data.table.written import example_of
 
@@ -100,8 +100,8 @@ class DescribedTable(TableSettings):
             )
         if schema.unscaled:
             found.append(
-                f"{_some(schema.unscaled)}: scaled by the exact mean and deviation of the training "
-                "records (a range in data.schema scales by public numbers)"
+                f"{some_of(schema.unscaled)}: scaled by the exact mean and deviation of the "
+                "training records (a range in data.schema scales by public numbers)"
             )
         return tuple(found)
 
@@ -143,7 +143,7 @@ class DescribedTable(TableSettings):
             yield f"columns: {source}"
         if label.classes:
             second = f" ({label.classes[1]} is the positive one)" * (len(label.classes) == 2)
-            yield f"label {label.column}: {label.problem}, classes {_some(label.classes)}{second}"
+            yield f"label {label.column}: {label.problem}, classes {some_of(label.classes)}{second}"
         elif label.time is not None:
             event = f", event {label.events[-1]}" if label.events else ""
             time = f"time in column {label.time} up to {high:g}"
@@ -173,7 +173,7 @@ class DescribedTable(TableSettings):
         if schema.silo is None:
             yield "silos: none; allocator=by_user deals users to silos"
         else:
-            yield f"silos: {len(schema.silos)} in column {schema.silo}: {_some(schema.silos)}"
+            yield f"silos: {len(schema.silos)} in column {schema.silo}: {some_of(schema.silos)}"
         if short:
             return
         yield "cells: spaces around a cell do not count; names are otherwise taken letter by letter"
@@ -188,7 +188,7 @@ class DescribedTable(TableSettings):
 
 def _feature(feature: Number | Category) -> str:
     if isinstance(feature, Category):
-        return f"feature {feature.name}: a 0/1 feature for each of {_some(feature.values)}"
+        return f"feature {feature.name}: a 0/1 feature for each of {some_of(feature.values)}"
     what = "number" if feature.date is None else f"date like {example_of(feature.date)}"
     if feature.range is None:
         return f"feature {feature.name}: {what}, scaled by the training records"
@@ -224,7 +224,7 @@ def counts(schema: Schema, train: Records, test: Records, rows: int) -> list[str
     names = _feature_names(schema)
     constant = [name for name, column in zip(names, train.x.T) if (column == column[0]).all()]
     if constant:
-        found.append(f"the same in every training record: {_some(constant)}")
+        found.append(f"the same in every training record: {some_of(constant)}")
     return found
 
 
@@ -234,8 +234,3 @@ def _feature_names(schema: Schema) -> list[str]:
         values = feature.values if isinstance(feature, Category) else ()
         names += [f"{feature.name}={value}" for value in values] or [feature.name]
     return names
-
-
-def _some(names: tuple[str, ...] | list[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -17,6 +17,7 @@ from fedpriv.data.table.schema import (
     Number,
     Schema,
     range_text,
+    some_of,
 )
 from fedpriv.data.table.settings import (
     ACCEPT,
@@ -165,7 +166,7 @@ def _category(
     """(n, k): a 0/1 feature for each category; and which are missing."""
     cells.require_printable(feature.name)
     places = cells.places(feature.name, feature.values)
-    what = f"not in the public list ({', '.join(feature.values[:5])}, ...)"
+    what = f"not in the public list ({some_of(feature.values)})"
     accepted = ("makes it no category", "in no category")
     refuse_or_note(cells, feature.name, places == -2, what, accepted, table.outside, notes)
     return np.asarray(places[:, None] == np.arange(len(feature.values))), places == -1

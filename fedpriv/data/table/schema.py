@@ -8,7 +8,7 @@ no record for an epsilon, and what it lists is public. Without a file it is read
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,12 @@ def range_text(bounds: tuple[float, float], date: str | None = None) -> str:
     date: form of a column's dates; None: it has numbers.
     """
     return " to ".join(f"{one:g}" if date is None else date_of(one) for one in bounds)
+
+
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """Names for a person: the first ones, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _listed(bounds: tuple[float, float] | None) -> list[float] | None:
