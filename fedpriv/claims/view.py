@@ -19,6 +19,8 @@ REMOVED, ZEROED, REPLACED, RESIZED = CHANGES = ("removed", "zeroed", "replaced",
 and are others in number. One that is larger than the unit is replaced under every adjacency."""
 FEWER = (REMOVED, RESIZED)
 """Changes of the number of contributors."""
+FIXED, SAMPLED = (s.WITHOUT_REPLACEMENT,), (s.POISSON, s.WITHOUT_REPLACEMENT)
+"""Rules of sampling: batches of a fixed size; these and coins."""
 
 HIDDEN, SHOWN, BY_NOISE, TOLD, NAMED = ("hidden", "may show", "shows in noise", "told", "named")
 LEARNED = {
@@ -118,7 +120,7 @@ class View:
         """Least probability of a contributor to take part: a batch may be of one more than all
         others."""
         sampling = self.release.sampling
-        if sampling.rule == s.WITHOUT_REPLACEMENT and self.change in FEWER:
+        if sampling.rule in FIXED and self.change in FEWER:
             return sampling.batch / (sampling.of + 1)
         return sampling.share
 
@@ -127,9 +129,7 @@ class View:
         """The rule of sampling. A sample of all contributors is everything, if they stay: a batch
         of all others is one without the unit."""
         rule, all_drawn = self.release.sampling.rule, self.release.sampling.share == 1
-        whole = all_drawn and (
-            rule == s.POISSON or (rule == s.WITHOUT_REPLACEMENT and self.change not in FEWER)
-        )
+        whole = all_drawn and (rule == s.POISSON or (rule in FIXED and self.change not in FEWER))
         return s.EVERYTHING if whole else rule
 
     @property
@@ -146,9 +146,7 @@ class View:
         # A client that is not drawn by its coin sends neither a vector nor noise.
         absent = rule == s.POISSON and release.contributor == s.CLIENT
         silent = absent and added_by == s.BY_HOLDER
-        if silent or (
-            rule in (s.POISSON, s.WITHOUT_REPLACEMENT) and who not in release.sampling.hidden_from
-        ):
+        if silent or (rule in SAMPLED and who not in release.sampling.hidden_from):
             return NAMED if self.client_removed else TOLD
         if absent and added_by == s.BY_CLIENTS:
             return BY_NOISE
